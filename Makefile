@@ -1,0 +1,44 @@
+# `make demo` and `make test` do everything on a machine with Python 3.11 and make.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test test-all check bench clean
+
+demo: .venv/demo
+	$(BIN)/python -m deepband.demo
+
+test: .venv/test
+	$(BIN)/python -m pytest -m "not heavy"
+
+# Everything that `make test` leaves out, and the laws over many more random inputs.
+test-all: .venv/test
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest
+
+check: .venv/check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/demo
+	$(BIN)/python bench/core.py
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# One stamp a set of extras: made again when the project's dependencies change.
+.venv/made:
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/demo: .venv/made pyproject.toml
+	$(INSTALL) -e .
+	touch $@
+
+.venv/test: .venv/made pyproject.toml
+	$(INSTALL) -e '.[test]'
+	touch $@
+
+.venv/check: .venv/made pyproject.toml
+	$(INSTALL) -e '.[test,check]'
+	touch $@

@@ -1,0 +1,116 @@
+"""Why a config was or was not promoted, rung by rung and run by run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from deepband.errors import InputError
+from deepband.state import Run, State
+from deepband.strategies import ranked
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a run decided about one config on one rung. Printed, it is a sentence.
+
+    `promoted` is None while the rung is not decided, and on the top rung. `rank` counts from 1
+    among the `candidates`, who competed for the `places` left on the rung above; it is None when
+    the config did not compete. `cutoff` is the loss of the last of them that went up.
+    """
+
+    run: int
+    strategy: str | None
+    rung: int
+    budget: int | float
+    loss: float | None
+    reason: str
+    promoted: bool | None = None
+    rank: int | None = None
+    candidates: int = 0
+    places: int = 0
+    cutoff: float | None = None
+
+    def __str__(self) -> str:
+        strategy = f" ({self.strategy})" if self.strategy else ""
+        return f"run {self.run}{strategy}, rung {self.rung}, budget {self.budget}: {self.reason}"
+
+
+def explain(state: State, bracket: int, index: int) -> tuple[Verdict, ...]:
+    """The verdicts about a config, in the order in which they were made."""
+    brackets = len(state.fronts)
+    if not 0 <= bracket < brackets:
+        raise InputError(f"there is no bracket {bracket}; there are 0 to {brackets - 1}.")
+    size = state.schedule.start_size(bracket)
+    if not 0 <= index < size:
+        raise InputError(f"bracket {bracket} has no index {index}; it has 0 to {size - 1}.")
+    return tuple(verdict for run in state.runs for verdict in _of_run(state, run, bracket, index))
+
+
+def _of_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdict]:
+    for rung in run.schedule.rungs(bracket) if bracket in run.schedule.brackets else ():
+        arrived = run.arrived.get((bracket, rung), frozenset())
+        if index in arrived and rung == run.schedule.top:
+            yield _top(state, run, bracket, index)
+        elif index in arrived and (bracket, rung + 1) not in run.arrived:
+            yield _undecided(state, run, bracket, index, rung)
+        elif (bracket, rung + 1) in run.arrived and (
+            index in arrived or index in state.before(run, bracket, rung)
+        ):
+            yield _decided(state, run, bracket, index, rung)
+
+
+def _decided(state: State, run: Run, bracket: int, index: int, rung: int) -> Verdict:
+    contest = state.contest(run, bracket, rung)
+    losses = state.losses(bracket, rung)
+    order = ranked(contest.pool, losses)
+    places = max(0, run.schedule.places(bracket, rung + 1) - len(contest.kept))
+    cutoff = losses[order[min(places, len(order)) - 1]] if places and order else None
+    promoted = index in run.arrived[bracket, rung + 1]
+    rank = order.index(index) + 1 if index in contest.pool else None
+    if index in contest.kept:
+        reason = "stays promoted, since this strategy revokes nothing"
+    elif rank is None:
+        reason = "did not compete, since it did not reach this rung in this run"
+    else:
+        reason = (
+            f"{_show(state, losses[index])} ranks {rank} of {len(order)} for {places} places: "
+            f"{'promoted' if promoted else 'not promoted'}"
+        )
+        if places:
+            reason += f" (the last one promoted has {_show(state, cutoff)})"
+    verdict = _undecided_verdict(state, run, bracket, index, rung, reason)
+    return replace(
+        verdict,
+        promoted=promoted,
+        rank=rank,
+        candidates=len(order),
+        places=places,
+        cutoff=cutoff,
+    )
+
+
+def _top(state: State, run: Run, bracket: int, index: int) -> Verdict:
+    top = run.schedule.top
+    told = state.results[bracket, top].get(index)
+    reason = f"{_show(state, told.loss)} on the top rung" if told else "waits for its result"
+    return _undecided_verdict(state, run, bracket, index, top, reason)
+
+
+def _undecided(state: State, run: Run, bracket: int, index: int, rung: int) -> Verdict:
+    reason = f"not decided, {state.fronts[bracket].open} jobs of this rung are open"
+    return _undecided_verdict(state, run, bracket, index, rung, reason)
+
+
+def _undecided_verdict(
+    state: State, run: Run, bracket: int, index: int, rung: int, reason: str
+) -> Verdict:
+    told = state.results[bracket, rung].get(index)
+    loss = told.loss if told else None
+    return Verdict(run.number, run.strategy, rung, run.budgets[rung], loss, reason)
+
+
+def _show(state: State, loss: float | None) -> str:
+    if loss is None:
+        return "a failure"
+    return f"value {-loss:.6g}" if state.created.maximize else f"loss {loss:.6g}"

@@ -1,0 +1,84 @@
+"""The questions a loop asks: which jobs can run now, how many are open, is the run done, and
+where does deepening lead?
+
+Brackets are independent and all run side by side. A job can run when its config has arrived
+on its rung; the lower rung goes first, then the lower bracket, then the lower index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from deepband.errors import BudgetError
+from deepband.facts import JobKey
+from deepband.schedule import Budget, Schedule, as_number, read_budget
+from deepband.state import State
+
+
+def next_job(state: State) -> JobKey | None:
+    """The first job that can run now and is not handed out, or None."""
+    best: JobKey | None = None
+    for bracket, front in enumerate(state.fronts):
+        if front.waiting and (best is None or front.rung < best[2]):
+            best = bracket, front.waiting[-1], front.rung
+    return best
+
+
+def ready_jobs(state: State) -> Iterator[JobKey]:
+    """All jobs that can run now and are not handed out, in order."""
+    fronts = sorted((front.rung, bracket) for bracket, front in enumerate(state.fronts))
+    for rung, bracket in fronts:
+        for index in reversed(state.fronts[bracket].waiting):
+            yield bracket, index, rung
+
+
+def is_open(state: State, bracket: int, index: int, rung: int) -> bool:
+    """Whether the current run waits for the result of this job."""
+    if not (type(bracket) is type(index) is type(rung) is int):
+        return False
+    if not 0 <= bracket < len(state.fronts):
+        return False
+    front = state.fronts[bracket]
+    return front.rung == rung and front.is_open(index)
+
+
+def open_jobs(state: State) -> int:
+    """How many jobs the current run waits for now; more may follow on the rungs above."""
+    return sum(front.open for front in state.fronts)
+
+
+def is_done(state: State) -> bool:
+    """Whether every job of the current run is told."""
+    return not any(front.waiting or front.running for front in state.fronts)
+
+
+def deepened(state: State, to: Budget | None) -> Schedule:
+    """The schedule that deepening to a max_budget leads to, `max_budget * eta` by default.
+
+    It is the current one when this study has already been there, so that scripts can be
+    repeated.
+    """
+    schedule = state.schedule
+    if to is None:
+        return schedule.deepened()
+    rung = schedule.rung_of(to, "to")
+    if rung is not None and rung > schedule.top:
+        return schedule.deepened(rung - schedule.top)
+    if rung in {run.schedule.top for run in state.runs}:
+        return schedule
+    reached = ", ".join(str(as_number(run.schedule.max_budget)) for run in state.runs)
+    valid = _nearest_deepenings(schedule, read_budget("to", to))
+    raise BudgetError(
+        "to",
+        to,
+        f"max_budget grows by whole powers of eta, {schedule.eta}: the nearest to go to are "
+        f"{valid}. ({reached}, where this study has been, would do nothing.)",
+    )
+
+
+def _nearest_deepenings(schedule: Schedule, wanted: Fraction) -> str:
+    rung = schedule.top + 1
+    while schedule.budget(rung + 1) < wanted:
+        rung += 1
+    return f"{as_number(schedule.budget(rung))} and {as_number(schedule.budget(rung + 1))}"

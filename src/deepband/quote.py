@@ -1,0 +1,174 @@
+"""What a deepening would cost, told before anything is spent.
+
+`efficient` fills only the free places, and how many are free does not depend on any loss: its
+price is exact. It is also the least that the other two can cost; the most they can cost is
+bounded by the configs that could still arrive on a rung without having been there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from deepband.schedule import Cell, Schedule, as_number
+from deepband.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a deepening costs, between two bounds, beside what else it could be compared with."""
+
+    low: Fraction
+    high: Fraction
+    spent: Fraction
+    """What all runs so far have cost."""
+    fresh: Fraction
+    """What one fresh run at the new max_budget would cost."""
+    scratch: Fraction
+    """What all runs, those so far and the new one, would cost if each started from scratch."""
+
+    @property
+    def of_fresh(self) -> tuple[float, float]:
+        """The price as a share of a fresh run, low and high."""
+        return float(self.low / self.fresh), float(self.high / self.fresh)
+
+    @property
+    def of_scratch(self) -> tuple[float, float]:
+        """All that is spent in the end as a share of all runs from scratch, low and high."""
+        low, high = self.spent + self.low, self.spent + self.high
+        return float(low / self.scratch), float(high / self.scratch)
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What deepening with a strategy re-uses, adds and costs. Ranges are (low, high)."""
+
+    strategy: str
+    old_max_budget: Fraction
+    max_budget: Fraction
+    configs_reused: int
+    configs_new: int
+    evaluations_known: int
+    """How many evaluations the study has."""
+    evaluations_reused: tuple[int, int]
+    evaluations_new: tuple[int, int]
+    cost: Price
+    """Every evaluation pays its whole budget."""
+    cost_resumed: Price
+    """Training continues from the rung below, and an evaluation pays the difference."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the bounds are equal, as they are for `efficient`."""
+        return self.cost.low == self.cost.high
+
+    def __str__(self) -> str:
+        lines = [
+            f"deepening {self.strategy!r}, max_budget {_show(self.old_max_budget)} "
+            f"to {_show(self.max_budget)}",
+            f"  re-used       {self.configs_reused} configs, "
+            f"{_span(*self.evaluations_reused)} of {self.evaluations_known} evaluations",
+            f"  new           {self.configs_new} configs, "
+            f"{_span(*self.evaluations_new)} evaluations",
+        ]
+        for name, price in (("cost", self.cost), ("cost resumed", self.cost_resumed)):
+            low, high = price.spent + price.low, price.spent + price.high
+            lines += [
+                f"  {name:12}  {_span(price.low, price.high)}, {_percent(price.of_fresh)} "
+                f"of a fresh run ({_show(price.fresh)})",
+                f"    in all      {_span(low, high)}, {_percent(price.of_scratch)} "
+                f"of every run from scratch ({_show(price.scratch)})",
+            ]
+        return "\n".join(lines)
+
+
+def quote(state: State, strategy: str, schedule: Schedule) -> Quote:
+    """The price of deepening a finished run to a schedule (its own one costs nothing)."""
+    known = {cell: len(results) for cell, results in state.results.items()}
+    least = _least(schedule, known)
+    most = least if strategy == "efficient" else _most(schedule, known)
+    if schedule == state.schedule:
+        least = most = dict.fromkeys(schedule.cells(), 0)
+    old_configs = {bracket: len(configs) for bracket, configs in enumerate(state.configs)}
+    total = sum(known.values())
+    return Quote(
+        strategy=strategy,
+        old_max_budget=state.schedule.max_budget,
+        max_budget=schedule.max_budget,
+        configs_reused=sum(old_configs.values()),
+        configs_new=schedule.configs - sum(old_configs.values()),
+        evaluations_known=total,
+        evaluations_reused=_reused(schedule, known, most, strategy),
+        evaluations_new=(sum(least.values()), sum(most.values())),
+        cost=_price(state, schedule, least, most, resumed=False),
+        cost_resumed=_price(state, schedule, least, most, resumed=True),
+    )
+
+
+def _least(schedule: Schedule, known: Mapping[Cell, int]) -> dict[Cell, int]:
+    """New evaluations a cell when everyone who was ever on a rung keeps a place there."""
+    return {cell: max(0, n - known.get(cell, 0)) for cell, n in schedule.counts().items()}
+
+
+def _most(schedule: Schedule, known: Mapping[Cell, int]) -> dict[Cell, int]:
+    """New evaluations a cell when as many as possible arrive who were never there."""
+    most: dict[Cell, int] = {}
+    for bracket, rung in schedule.cells():
+        places = schedule.places(bracket, rung)
+        here = known.get((bracket, rung), 0)
+        if rung == bracket:
+            most[bracket, rung] = places - here
+        else:
+            below = known.get((bracket, rung - 1), 0) + most[bracket, rung - 1]
+            most[bracket, rung] = min(places, below - here)
+    return most
+
+
+def _reused(
+    schedule: Schedule, known: Mapping[Cell, int], most: Mapping[Cell, int], strategy: str
+) -> tuple[int, int]:
+    total = sum(known.values())
+    if strategy == "efficient" or not any(most.values()):
+        return total, total
+    places = schedule.counts()
+    return (
+        sum(n - most[cell] for cell, n in places.items()),
+        sum(min(n, known.get(cell, 0)) for cell, n in places.items()),
+    )
+
+
+def _price(
+    state: State,
+    schedule: Schedule,
+    least: Mapping[Cell, int],
+    most: Mapping[Cell, int],
+    *,
+    resumed: bool,
+) -> Price:
+    def cost(counts: Mapping[Cell, int]) -> Fraction:
+        return schedule.cost_resumed_of(counts) if resumed else schedule.cost_of(counts)
+
+    runs = [run.schedule for run in state.runs]
+    if schedule != state.schedule:
+        runs.append(schedule)
+    return Price(
+        low=cost(least),
+        high=cost(most),
+        spent=cost({cell: len(results) for cell, results in state.results.items()}),
+        fresh=cost(schedule.counts()),
+        scratch=sum((cost(run.counts()) for run in runs), Fraction(0)),
+    )
+
+
+def _span(low: Fraction | int, high: Fraction | int) -> str:
+    return _show(low) if low == high else f"{_show(low)} to {_show(high)}"
+
+
+def _percent(shares: tuple[float, float]) -> str:
+    low, high = (f"{100 * share:.0f}" for share in shares)
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def _show(number: Fraction | int) -> str:
+    return f"{as_number(Fraction(number)):.10g}"

@@ -1,0 +1,147 @@
+"""A state as rows and numbers: evaluations, the best of them, runs and the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+
+from deepband.errors import InputError
+from deepband.facts import JobFinished
+from deepband.records import Evaluation
+from deepband.schedule import Cell, Schedule, as_number
+from deepband.state import Run, State
+
+_NO_METRICS = MappingProxyType[str, object]({})
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a run did: what it evaluated anew and what that cost."""
+
+    run: int
+    strategy: str | None
+    max_budget: int | float
+    evaluations: int
+    cost: Fraction
+    cost_resumed: Fraction
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The brackets and rungs of the current run: how many configs run on which budget."""
+
+    schedule: Schedule
+    budgets: tuple[int | float, ...]
+    configs: int
+    evaluations: int
+    cost: Fraction
+    cost_resumed: Fraction
+
+    def __str__(self) -> str:
+        rungs = range(self.schedule.top + 1)
+        rows = [["rung", *map(str, rungs)], ["budget", *(f"{b:.6g}" for b in self.budgets)]]
+        for bracket in self.schedule.brackets:
+            sizes = [""] * bracket + [str(size) for size in self.schedule.sizes(bracket)]
+            rows.append([f"bracket {bracket}", *sizes])
+        total = (
+            f"{self.configs} configs, {self.evaluations} evaluations, cost "
+            f"{as_number(self.cost):.10g} ({as_number(self.cost_resumed):.10g} when training "
+            "continues from the rung below)"
+        )
+        return f"{table(rows)}\n{total}"
+
+
+def table(rows: list[list[str]]) -> str:
+    """Rows of texts as aligned columns, the first to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(
+            [row[0].ljust(widths[0])]
+            + [text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True)]
+        )
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def plan(state: State) -> Plan:
+    schedule = state.schedule
+    return Plan(
+        schedule=schedule,
+        budgets=state.run.budgets,
+        configs=schedule.configs,
+        evaluations=schedule.evaluations,
+        cost=schedule.cost,
+        cost_resumed=schedule.cost_resumed,
+    )
+
+
+def runs(state: State, done: bool) -> tuple[RunSummary, ...]:
+    """All runs in order; `done` is whether the last one is."""
+    return tuple(_summary(state, run, done or run is not state.run) for run in state.runs)
+
+
+def _summary(state: State, run: Run, done: bool) -> RunSummary:
+    counts: dict[Cell, int] = {
+        cell: sum(told.run == run.number for told in results.values())
+        for cell, results in state.results.items()
+    }
+    return RunSummary(
+        run=run.number,
+        strategy=run.strategy,
+        max_budget=as_number(run.schedule.max_budget),
+        evaluations=sum(counts.values()),
+        cost=run.schedule.cost_of(counts),
+        cost_resumed=run.schedule.cost_resumed_of(counts),
+        done=done,
+    )
+
+
+def evaluations(state: State) -> Iterator[Evaluation]:
+    """Every evaluation, sorted by bracket, index and rung."""
+    keys = sorted(
+        (bracket, index, rung)
+        for (bracket, rung), results in state.results.items()
+        for index in results
+    )
+    return (evaluation(state, state.results[bracket, rung][index]) for bracket, index, rung in keys)
+
+
+def evaluation(state: State, told: JobFinished) -> Evaluation:
+    value = told.loss
+    if value is not None and state.created.maximize:
+        value = -value
+    return Evaluation(
+        bracket=told.bracket,
+        index=told.index,
+        rung=told.rung,
+        budget=state.run.budgets[told.rung],
+        config=dict(state.configs[told.bracket][told.index]),
+        loss=told.loss,
+        value=value,
+        run=told.run,
+        error=told.error,
+        metrics=told.metrics or _NO_METRICS,
+    )
+
+
+def best(state: State) -> Evaluation | None:
+    """The smallest loss on any rung; of equal ones the larger budget, the smaller bracket and
+    the smaller index."""
+    leaders = state.leaders.values()
+    if not leaders:
+        return None
+    return evaluation(state, min(leaders, key=lambda told: (told.loss, -told.rung)))
+
+
+def best_at(state: State, rung: int | None = None) -> Evaluation | None:
+    """The smallest loss on a rung, by default the highest one that has a finite loss."""
+    if rung is None:
+        rung = max(state.leaders, default=0)
+    if rung not in range(state.schedule.top + 1):
+        raise InputError(f"there is no rung {rung!r}; there are 0 to {state.schedule.top}.")
+    leader = state.leaders.get(rung)
+    return evaluation(state, leader) if leader else None

@@ -1,0 +1,189 @@
+"""How many configs run on which budget: brackets, rungs, sizes and costs, in exact numbers.
+
+A rung is an integer level and the key of everything: rung k stands for the budget
+`unit * eta**k`. A bracket is named by the rung it starts on, so its name survives deepening.
+No logarithm is taken: `floor(log(243) / log(3))` is 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Integral, Rational, Real
+from typing import TypeAlias
+
+from deepband.errors import BudgetError
+
+Cell: TypeAlias = tuple[int, int]
+"""A (bracket, rung)."""
+
+Budget: TypeAlias = int | float | Fraction | Decimal
+"""What a user may give as a budget."""
+
+TOLERANCE = Fraction(1, 10**9)
+MOST_EVALUATIONS = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The brackets and rungs of one run.
+
+    >>> schedule = Schedule.of(eta=3, min_budget=1, max_budget=9)
+    >>> [schedule.sizes(bracket) for bracket in schedule.brackets]
+    [[9, 3, 1], [5, 1], [3]]
+    >>> schedule.evaluations, schedule.cost
+    (22, Fraction(78, 1))
+    """
+
+    eta: int
+    unit: Fraction
+    """The budget of rung 0. It does not change when the schedule is deepened."""
+    top: int
+    """The top rung."""
+
+    def __post_init__(self) -> None:
+        # Bracket 0 alone has eta**top configs, so this bounds memory before it is taken.
+        if self.top * math.log2(self.eta) > 64 or self.evaluations > MOST_EVALUATIONS:
+            raise BudgetError(
+                "max_budget",
+                as_number(self.max_budget),
+                f"with a smallest budget of {as_number(self.unit)} and eta {self.eta} that is "
+                f"more than {MOST_EVALUATIONS:,} evaluations. Raise min_budget or eta, or lower "
+                "max_budget.",
+            )
+
+    @classmethod
+    def of(cls, eta: int, min_budget: Budget, max_budget: Budget) -> Schedule:
+        """The schedule of plain Hyperband between two budgets, both checked."""
+        if isinstance(eta, bool) or not isinstance(eta, Integral) or eta < 2:
+            raise BudgetError("eta", eta, "give a whole number of 2 or more, such as 3.")
+        eta = int(eta)
+        low = read_budget("min_budget", min_budget)
+        high = read_budget("max_budget", max_budget)
+        limit = high * (1 + TOLERANCE)
+        if low > limit:
+            raise BudgetError(
+                "min_budget",
+                min_budget,
+                f"it is larger than max_budget, {max_budget!r}. Swap them or lower min_budget.",
+            )
+        top = 0
+        while low * eta ** (top + 1) <= limit:
+            top += 1
+        return cls(eta, high / eta**top, top)
+
+    @property
+    def max_budget(self) -> Fraction:
+        return self.budget(self.top)
+
+    @property
+    def brackets(self) -> range:
+        return range(self.top + 1)
+
+    def budget(self, rung: int) -> Fraction:
+        return self.unit * self._power(rung)
+
+    def rungs(self, bracket: int) -> range:
+        return range(bracket, self.top + 1)
+
+    def start_size(self, bracket: int) -> int:
+        """How many configs the bracket starts with: the paper's n."""
+        height = self.top - bracket
+        return -(-(self.top + 1) * self._power(height) // (height + 1))
+
+    def places(self, bracket: int, rung: int) -> int:
+        """How many configs of the bracket run on the rung."""
+        return self.start_size(bracket) // self._power(rung - bracket)
+
+    def sizes(self, bracket: int) -> list[int]:
+        """The places of the bracket on each of its rungs, from its starting rung up."""
+        return [self.places(bracket, rung) for rung in self.rungs(bracket)]
+
+    def cells(self) -> Iterator[Cell]:
+        return ((bracket, rung) for bracket in self.brackets for rung in self.rungs(bracket))
+
+    def counts(self) -> dict[Cell, int]:
+        """The evaluations of a fresh run in each cell."""
+        return {cell: self.places(*cell) for cell in self.cells()}
+
+    @property
+    def configs(self) -> int:
+        """How many configs a fresh run draws."""
+        return sum(self.start_size(bracket) for bracket in self.brackets)
+
+    @property
+    def evaluations(self) -> int:
+        """How many evaluations a fresh run makes."""
+        return sum(sum(self.sizes(bracket)) for bracket in self.brackets)
+
+    @property
+    def cost(self) -> Fraction:
+        """What a fresh run costs when every evaluation pays its whole budget."""
+        return self.cost_of(self.counts())
+
+    @property
+    def cost_resumed(self) -> Fraction:
+        """What a fresh run costs when training continues from the rung below."""
+        return self.cost_resumed_of(self.counts())
+
+    def cost_of(self, counts: Mapping[Cell, int]) -> Fraction:
+        """The cost of so many evaluations in each cell, each at its whole budget."""
+        return self.unit * sum(n * self._power(rung) for (_, rung), n in counts.items())
+
+    def cost_resumed_of(self, counts: Mapping[Cell, int]) -> Fraction:
+        """The same with training continued: above its starting rung a config was always
+        evaluated on the rung below, so it pays the difference of the two budgets."""
+        return self.unit * sum(
+            n * (self._power(rung) - (self._power(rung - 1) if rung > bracket else 0))
+            for (bracket, rung), n in counts.items()
+        )
+
+    def rung_of(self, budget: Budget, name: str = "budget") -> int | None:
+        """The rung of a budget (within one part in 10^9), also above the top; None if none."""
+        wanted = read_budget(name, budget)
+        rung = 0
+        while self.budget(rung) < wanted * (1 - TOLERANCE):
+            rung += 1
+        return rung if abs(self.budget(rung) - wanted) <= wanted * TOLERANCE else None
+
+    def deepened(self, levels: int = 1) -> Schedule:
+        """The schedule with max_budget * eta**levels; no cell of this one shrinks."""
+        return Schedule(self.eta, self.unit, self.top + levels)
+
+    def job_budget(self, rung: int, whole: bool = False) -> int | float:
+        """The budget as jobs carry it: an int when whole (or floored), else the nearest float."""
+        exact = self.budget(rung)
+        return math.floor(exact) if whole else as_number(exact)
+
+    def _power(self, levels: int) -> int:
+        return int(self.eta**levels)
+
+
+def read_budget(name: str, given: Budget) -> Fraction:
+    """A budget as an exact positive fraction; a float is read as it is printed."""
+    if isinstance(given, bool) or not _is_finite(given):
+        raise BudgetError(name, given, "give a positive, finite number, such as 1 or 0.1.")
+    if isinstance(given, Integral):
+        exact = Fraction(int(given))
+    elif isinstance(given, Rational | Decimal):
+        exact = Fraction(given)
+    else:
+        exact = Fraction(repr(float(given)))
+    if exact <= 0:
+        raise BudgetError(name, given, "a budget must be greater than zero.")
+    return exact
+
+
+def _is_finite(given: object) -> bool:
+    try:
+        return isinstance(given, Real | Decimal) and math.isfinite(given)
+    except (OverflowError, ValueError):  # an int beyond float, a signalling NaN
+        return False
+
+
+def as_number(exact: Fraction) -> int | float:
+    """An int when whole, else the nearest float."""
+    return exact.numerator if exact.denominator == 1 else float(exact)

@@ -1,0 +1,221 @@
+"""Search spaces: ConfigSpace in, plain dict configs out.
+
+A space is a `ConfigSpace.ConfigurationSpace` or a dict in the short spelling:
+
+    {
+        "lr": (1e-4, 1e-1, "log"),        a float, uniform in the logarithm
+        "dropout": (0.0, 0.5),            a float; either bound a float makes it one
+        "layers": (1, 8),                 an int, both bounds included
+        "units": (16, 1024, "log"),       an int, uniform in the logarithm
+        "optimizer": ["adam", "sgd"],     one of the choices, of any type
+        "epochs_per_cycle": 10,           a constant
+    }
+
+A value may also be any ConfigSpace hyperparameter. ConfigSpace takes a second to import, so it
+is loaded when the first space is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from deepband.errors import SpaceError
+from deepband.facts import Config
+
+if TYPE_CHECKING:
+    import numpy as np
+    from ConfigSpace import ConfigurationSpace
+    from ConfigSpace.hyperparameters import Hyperparameter
+    from numpy.typing import NDArray
+
+    Matrix: TypeAlias = NDArray[np.float64]
+    """One row a parameter, one column a config, in ConfigSpace's vector form; NaN is inactive."""
+
+SPELLING = (
+    "write (low, high) or (low, high, 'log') for a range, a list for choices, "
+    "a plain value for a constant, or a ConfigSpace hyperparameter."
+)
+MOST_TRIES = 1000
+
+
+class Space:
+    """A search space that turns vectors into configs."""
+
+    def __init__(self, given: ConfigurationSpace | Mapping[str, Any]) -> None:
+        self.configspace = _configspace(given)
+        self._parameters = list(self.configspace.values())
+        self._conditions = [
+            (row, condition)
+            for row, name in enumerate(self.configspace)
+            for condition in self.configspace.parent_conditions_of[name]
+        ]
+        self._forbidden = self.configspace.forbidden_clauses
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    @property
+    def size(self) -> int | float:
+        """At most so many different configs exist; infinite when any parameter is continuous."""
+        return self.configspace.estimate_size()
+
+    def describe(self) -> dict[str, Any]:
+        """The space as plain data, from which `Space.described` makes it again."""
+        return dict(self.configspace.to_serialized_dict())
+
+    @classmethod
+    def described(cls, description: Mapping[str, Any]) -> Space:
+        from ConfigSpace import ConfigurationSpace
+
+        return cls(ConfigurationSpace.from_serialized_dict(dict(description)))
+
+    def vectors(self, count: int, random: np.random.RandomState) -> Matrix:
+        """Exactly `count` valid configs as columns, drawn from the space's own priors.
+
+        What is drawn depends on `random` and `count` alone: vectors are drawn `count` at a
+        time, and those that a forbidden clause excludes are left out, until there are enough.
+        """
+        import numpy as np
+
+        kept: list[Matrix] = []
+        for _ in range(MOST_TRIES):
+            rows = [parameter.sample_vector(count, seed=random) for parameter in self._parameters]
+            kept.append(self._valid(np.array(rows, dtype=np.float64)))
+            if sum(matrix.shape[1] for matrix in kept) >= count:
+                return np.concatenate(kept, axis=1)[:, :count]
+        found = sum(matrix.shape[1] for matrix in kept)
+        raise SpaceError(
+            f"of {MOST_TRIES * count} configs drawn from the space, its forbidden clauses allow "
+            f"{found}. Say what is allowed by ranges and conditions instead."
+        )
+
+    def _valid(self, matrix: Matrix) -> Matrix:
+        """The matrix with inactive parameters as NaN, without the forbidden columns."""
+        import numpy as np
+
+        # Parents stand before their children, so one pass settles chains of conditions.
+        for row, condition in self._conditions:
+            matrix[row, ~condition.satisfied_by_vector_array(matrix)] = np.nan
+        if not self._forbidden:
+            return matrix
+        forbidden = np.zeros(matrix.shape[1], dtype=np.bool_)
+        for clause in self._forbidden:
+            forbidden |= clause.is_forbidden_vector_array(matrix)
+        return matrix[:, ~forbidden]
+
+    def configs(self, matrix: Matrix) -> list[Config]:
+        """The columns of a matrix as plain dicts; a parameter that is inactive is left out."""
+        import numpy as np
+
+        names = list(self.configspace)
+        active = ~np.isnan(matrix)
+        columns = [
+            _values(parameter, row, mask)
+            for parameter, row, mask in zip(self._parameters, matrix, active, strict=True)
+        ]
+        if active.all():
+            return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return [
+            {name: value for name, value, on in zip(names, values, present, strict=True) if on}
+            for values, present in zip(zip(*columns, strict=True), active.T.tolist(), strict=True)
+        ]
+
+
+def _values(parameter: Hyperparameter[Any, Any], row: NDArray[Any], active: Any) -> list[Any]:
+    """A parameter's values as Python objects; choices are the user's own, by their position."""
+    import numpy as np
+    from ConfigSpace.hyperparameters import (
+        CategoricalHyperparameter,
+        Constant,
+        OrdinalHyperparameter,
+    )
+
+    filled = np.where(active, row, parameter.lower_vectorized)
+    if isinstance(parameter, CategoricalHyperparameter):
+        return [parameter.choices[int(position)] for position in filled]
+    if isinstance(parameter, OrdinalHyperparameter):
+        return [parameter.sequence[int(position)] for position in filled]
+    if isinstance(parameter, Constant):
+        return [parameter.value] * len(filled)
+    values: list[Any] = parameter.to_value(filled).tolist()
+    return values
+
+
+def _configspace(given: object) -> ConfigurationSpace:
+    from ConfigSpace import ConfigurationSpace
+
+    if isinstance(given, ConfigurationSpace):
+        space = given
+    elif isinstance(given, Mapping):
+        space = ConfigurationSpace()
+        space.add(_parameters(given))
+    else:
+        raise SpaceError(
+            f"a space is a dict or a ConfigSpace.ConfigurationSpace, not {given!r} "
+            f"({type(given).__name__}). In a dict, {SPELLING}"
+        )
+    if len(space) == 0:
+        raise SpaceError("the space has no parameters; give at least one, as {'lr': (0.1, 1.0)}.")
+    return space
+
+
+def _parameters(given: Mapping[str, Any]) -> Iterable[Hyperparameter[Any, Any]]:
+    for name, spelled in given.items():
+        if not isinstance(name, str) or not name:
+            raise SpaceError(f"parameter names are texts, not {name!r}.")
+        try:
+            yield _parameter(name, spelled)
+        except SpaceError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise SpaceError(f"parameter {name!r} is {spelled!r}: {error}") from error
+
+
+def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
+    from ConfigSpace.hyperparameters import (
+        CategoricalHyperparameter,
+        Constant,
+        Hyperparameter,
+        UniformFloatHyperparameter,
+        UniformIntegerHyperparameter,
+    )
+
+    if isinstance(spelled, Hyperparameter):
+        if spelled.name != name:
+            raise SpaceError(f"parameter {name!r} holds a hyperparameter named {spelled.name!r}.")
+        return spelled
+    if isinstance(spelled, tuple):
+        low, high, log = _range(name, spelled)
+        if isinstance(low, Integral) and isinstance(high, Integral):
+            return UniformIntegerHyperparameter(name, int(low), int(high), log=log)
+        return UniformFloatHyperparameter(name, float(low), float(high), log=log)
+    if isinstance(spelled, list):
+        if not spelled:
+            raise SpaceError(f"parameter {name!r} has no choices; {SPELLING}")
+        return CategoricalHyperparameter(name, spelled)
+    if isinstance(spelled, Mapping | set | frozenset | range):
+        raise SpaceError(f"parameter {name!r} is {spelled!r}: {SPELLING}")
+    return Constant(name, spelled)
+
+
+def _is_number(bound: object) -> bool:
+    return isinstance(bound, Real) and not isinstance(bound, bool) and math.isfinite(bound)
+
+
+def _range(name: str, spelled: Sequence[Any]) -> tuple[Any, Any, bool]:
+    """The low, the high and whether it is logarithmic, of a tuple."""
+    bounds, scale = spelled[:2], list(spelled[2:])
+    if len(bounds) < 2 or not all(map(_is_number, bounds)) or scale not in ([], ["log"]):
+        raise SpaceError(f"parameter {name!r} is {spelled!r}: {SPELLING}")
+    low, high = bounds
+    if low >= high:
+        raise SpaceError(
+            f"parameter {name!r} is {spelled!r}: the low end must be below the high end; "
+            "write a plain value for a constant."
+        )
+    if scale and low <= 0:
+        raise SpaceError(f"parameter {name!r} is {spelled!r}: 'log' needs a low end above zero.")
+    return low, high, bool(scale)

@@ -1,0 +1,218 @@
+"""Where a study stands: the fold of its facts.
+
+`State.apply` is the only thing that changes a state, and what it leads to depends on the facts
+alone, not on the order in which the results of a run arrived. In each bracket of the current
+run a `Front` climbs: when the last config that arrived on its rung is evaluated, the run's
+strategy says who arrives on the next one.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from operator import neg
+from typing import Any
+
+from deepband.facts import (
+    Config,
+    ConfigsDrawn,
+    Fact,
+    JobFinished,
+    JobReleased,
+    JobsStarted,
+    RunStarted,
+    StudyCreated,
+)
+from deepband.schedule import Cell, Schedule
+from deepband.strategies import NOBODY, Contest, Strategy, promoted, strategy_named
+
+
+@dataclass(slots=True)
+class Run:
+    """One pass at one max_budget, and who arrived on which rung in it so far."""
+
+    number: int
+    strategy: str | None
+    schedule: Schedule
+    budgets: tuple[int | float, ...]
+    """By rung, as jobs carry them."""
+    arrived: dict[Cell, frozenset[int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Front:
+    """The rung that a bracket has reached in the current run, and who is not yet evaluated."""
+
+    rung: int
+    waiting: list[int] = field(default_factory=list)
+    """Not handed out; descending, so that the next one is cheap to take."""
+    running: set[int] = field(default_factory=set)
+    """Handed out and not told."""
+
+    @property
+    def open(self) -> int:
+        return len(self.waiting) + len(self.running)
+
+    def is_open(self, index: int) -> bool:
+        return index in self.running or self._position(index) is not None
+
+    def start(self, index: int) -> None:
+        self._withdraw(index)
+        self.running.add(index)
+
+    def release(self, index: int) -> None:
+        self.running.remove(index)
+        insort(self.waiting, index, key=neg)
+
+    def finish(self, index: int) -> None:
+        if index in self.running:
+            self.running.remove(index)
+        else:
+            self._withdraw(index)
+
+    def _withdraw(self, index: int) -> None:
+        if self.waiting and self.waiting[-1] == index:
+            self.waiting.pop()
+        else:
+            position = self._position(index)
+            assert position is not None, f"index {index} does not wait on rung {self.rung}"
+            del self.waiting[position]
+
+    def _position(self, index: int) -> int | None:
+        position = bisect_left(self.waiting, -index, key=neg)
+        found = position < len(self.waiting) and self.waiting[position] == index
+        return position if found else None
+
+
+class State:
+    """The fold of a study's facts: made empty, changed by `apply` alone."""
+
+    created: StudyCreated
+
+    def __init__(self, facts: Iterable[Fact] = ()) -> None:
+        self.runs: list[Run] = []
+        self.fronts: list[Front] = []
+        """By bracket, of the current run."""
+        self.configs: list[list[Config]] = []
+        """By bracket, then index: as far as they are drawn."""
+        self.results: dict[Cell, dict[int, JobFinished]] = {}
+        """By cell, then index: every evaluation ever made."""
+        self.leaders: dict[int, JobFinished] = {}
+        """By rung: the evaluation with the smallest loss, if any is finite."""
+        for fact in facts:
+            self.apply(fact)
+
+    def apply(self, fact: Fact) -> None:
+        """Take in one fact that is already recorded."""
+        _APPLY[type(fact)](self, fact)
+
+    @property
+    def run(self) -> Run:
+        """The current run."""
+        return self.runs[-1]
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule of the current run."""
+        return self.runs[-1].schedule
+
+    def contest(self, run: Run, bracket: int, rung: int) -> Contest:
+        """Who competes in the run to leave a rung on which all who arrived are evaluated."""
+        strategy: Strategy = strategy_named(run.strategy)
+        return strategy(
+            run.arrived[bracket, rung],
+            self.before(run, bracket, rung),
+            self.before(run, bracket, rung + 1),
+        )
+
+    def before(self, run: Run, bracket: int, rung: int) -> frozenset[int]:
+        """Who had been evaluated on the rung of the bracket when the run began."""
+        results = self.results.get((bracket, rung))
+        if not results or run.number == 0:
+            return NOBODY
+        return frozenset(index for index, told in results.items() if told.run < run.number)
+
+    def losses(self, bracket: int, rung: int) -> dict[int, float | None]:
+        """The losses on a rung of a bracket, by index; None is a failure."""
+        return {index: told.loss for index, told in self.results[bracket, rung].items()}
+
+    def _study_created(self, fact: StudyCreated) -> None:
+        self.created = fact
+
+    def _run_started(self, fact: RunStarted) -> None:
+        created = self.created
+        if self.runs:
+            rung = self.schedule.rung_of(fact.max_budget)
+            assert rung is not None, f"{fact.max_budget} is no deepening of {self.schedule}"
+            schedule = self.schedule.deepened(rung - self.schedule.top)
+        else:
+            schedule = Schedule.of(created.eta, created.min_budget, created.max_budget)
+        rungs = range(schedule.top + 1)
+        budgets = tuple(schedule.job_budget(rung, created.integer_budgets) for rung in rungs)
+        self.runs.append(Run(fact.run, fact.strategy, schedule, budgets))
+        for cell in schedule.cells():
+            self.results.setdefault(cell, {})
+        self.configs.extend([] for _ in range(len(self.configs), schedule.top + 1))
+        self.fronts = [Front(bracket) for bracket in schedule.brackets]
+        for bracket in schedule.brackets:
+            self._arrive(bracket, bracket, frozenset(range(schedule.start_size(bracket))))
+
+    def _configs_drawn(self, fact: ConfigsDrawn) -> None:
+        configs = self.configs[fact.bracket]
+        assert fact.first == len(configs), f"index {fact.first} drawn after {len(configs)}"
+        configs.extend(fact.configs)
+
+    def _jobs_started(self, fact: JobsStarted) -> None:
+        for bracket, index, _ in fact.jobs:
+            self.fronts[bracket].start(index)
+
+    def _job_released(self, fact: JobReleased) -> None:
+        bracket, index, _ = fact.job
+        self.fronts[bracket].release(index)
+
+    def _job_finished(self, fact: JobFinished) -> None:
+        bracket, index, rung, run, loss, *_ = fact
+        front = self.fronts[bracket]
+        assert (rung, run) == (front.rung, self.run.number), f"{fact} does not fit {front}"
+        front.finish(index)
+        self.results[bracket, rung][index] = fact
+        if loss is not None and loss != math.inf:
+            leader = self.leaders.get(rung)
+            if leader is None or _precedence(fact) < _precedence(leader):
+                self.leaders[rung] = fact
+        if not front.waiting and not front.running:
+            self._climb(bracket)
+
+    def _arrive(self, bracket: int, rung: int, indices: frozenset[int]) -> None:
+        """Put a front on a rung, and on the next ones while nothing is left to evaluate."""
+        self.run.arrived[bracket, rung] = indices
+        front = self.fronts[bracket]
+        front.rung = rung
+        front.waiting = sorted(indices.difference(self.results[bracket, rung]), reverse=True)
+        if not front.waiting:
+            self._climb(bracket)
+
+    def _climb(self, bracket: int) -> None:
+        """Send up whom the strategy chooses, now that the front's rung is evaluated."""
+        run, rung = self.run, self.fronts[bracket].rung
+        if rung == run.schedule.top:
+            return
+        contest = self.contest(run, bracket, rung)
+        places = run.schedule.places(bracket, rung + 1)
+        self._arrive(bracket, rung + 1, promoted(contest, self.losses(bracket, rung), places))
+
+
+def _precedence(fact: JobFinished) -> tuple[float | None, int, int]:
+    return fact.loss, fact.bracket, fact.index
+
+
+_APPLY: dict[type, Callable[[State, Any], None]] = {
+    StudyCreated: State._study_created,
+    RunStarted: State._run_started,
+    ConfigsDrawn: State._configs_drawn,
+    JobsStarted: State._jobs_started,
+    JobReleased: State._job_released,
+    JobFinished: State._job_finished,
+}

@@ -1,0 +1,23 @@
+"""Facts in a list: a study that ends with its process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from deepband.facts import Fact, JobReleased, JobsStarted
+
+
+class MemoryStorage:
+    """Keeps facts as long as it lives."""
+
+    def __init__(self) -> None:
+        self._facts: list[Fact] = []
+
+    def load(self) -> Iterable[Fact]:
+        return tuple(self._facts)
+
+    def append(self, facts: Sequence[Fact]) -> None:
+        self._facts.extend(fact for fact in facts if type(fact) not in (JobsStarted, JobReleased))
+
+    def close(self) -> None:
+        pass

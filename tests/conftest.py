@@ -1,0 +1,28 @@
+"""Settings of the tests: how long Hypothesis looks, and that nothing may be skipped in CI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "default",
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With REQUIRE_ALL=1 a skipped test is a failure, so that no missing install hides."""
+    report = yield
+    if os.environ.get("REQUIRE_ALL") == "1" and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and REQUIRE_ALL is set: {report.longrepr}"
+    return report

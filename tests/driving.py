@@ -1,0 +1,50 @@
+"""Ways to drive a study that several tests share."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import deepband
+from deepband import Job, Study
+from deepband.facts import JobKey
+
+SPACE = {"x": (0.0, 1.0)}
+Objective = Callable[[Job], object]
+
+
+def open_study(**settings: Any) -> Study:
+    """A study in memory; the smallest space and a small schedule unless said otherwise."""
+    return deepband.open_study(**{"space": SPACE, "max_budget": 9, "eta": 3, **settings})
+
+
+def key(job: Job) -> JobKey:
+    return job.bracket, job.index, job.rung
+
+
+def noisy(seed: int, failures: float = 0.0, ties: bool = False) -> Objective:
+    """Losses that are a function of (bracket, index, rung), so that any order sees the same."""
+
+    def objective(job: Job) -> object:
+        draw = random.Random(f"{seed} {key(job)}")
+        if draw.random() < failures:
+            return RuntimeError("failed on purpose") if draw.random() < 0.5 else float("inf")
+        return float(draw.randrange(3)) if ties else draw.gauss(0, 1)
+
+    return objective
+
+
+def finish(study: Study, objective: Objective, order: random.Random | None = None) -> list[Job]:
+    """Run a study to its end; with `order`, tell in random order and in random batches."""
+    done: list[Job] = []
+    hand: list[Job] = []
+    while not study.done:
+        hand += study.ask_all()
+        if order is not None:
+            order.shuffle(hand)
+        told = hand[: order.randint(1, len(hand))] if order else hand
+        hand = hand[len(told) :]
+        study.tell_all([(job, objective(job)) for job in told])
+        done += told
+    return done

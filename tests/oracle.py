@@ -1,0 +1,59 @@
+"""Iterative Deepening Hyperband written once more, straight from its definition and for nothing
+but to be compared with: no state, no incremental anything, logs of exactly what each run does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+Loss = float | None
+Losses = Callable[[int, int, int], Loss]
+"""The loss of (bracket, index, rung)."""
+Cells = dict[tuple[int, int], set[int]]
+
+
+def start_size(eta: int, top: int, bracket: int) -> int:
+    height = top - bracket
+    exact = Fraction((top + 1) * eta**height, height + 1)
+    return int(exact) if exact.denominator == 1 else int(exact) + 1
+
+
+def best(pool: set[int], count: int, loss: Callable[[int], Loss]) -> set[int]:
+    def key(index: int) -> tuple[bool, float, int]:
+        value = loss(index)
+        return (value is None, 0.0 if value is None else value, index)
+
+    return set(sorted(pool, key=key)[:count])
+
+
+def run(
+    eta: int, top: int, strategy: str | None, seen: Cells, losses: Losses
+) -> tuple[Cells, Cells]:
+    """What a run evaluates and who arrives, in each cell; `seen` is brought up to date."""
+    evaluated: Cells = {}
+    arrivals: Cells = {}
+    for b in range(top + 1):
+        before = {k: set(seen.get((b, k), set())) for k in range(b, top + 2)}
+        size = start_size(eta, top, b)
+        arrived = set(range(size))
+        for k in range(b, top + 1):
+            arrivals[b, k] = arrived
+            evaluated[b, k] = arrived - before[k]
+            seen[b, k] = before[k] | arrived
+            if k == top:
+                break
+            m = size // eta ** (k + 1 - b)
+
+            def loss(index: int, b: int = b, k: int = k) -> Loss:
+                return losses(b, index, k)
+
+            if strategy in (None, "discarding"):
+                arrived = best(arrived, m, loss)
+            elif strategy == "preserving":
+                arrived = best(arrived | before[k], m, loss)
+            else:
+                above = before[k + 1]
+                rest = (arrived | before[k]) - above
+                arrived = above | best(rest, max(0, m - len(above)), loss)
+    return evaluated, arrivals

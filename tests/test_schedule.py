@@ -1,0 +1,134 @@
+"""Exact rungs, sizes and costs."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracle
+from deepband import BudgetError, Schedule
+from driving import finish, open_study
+
+
+@pytest.mark.parametrize(
+    ("eta", "low", "high", "rungs"),
+    [
+        (3, 1, 243, 6),  # where floor(log(243) / log(3)) loses one
+        (10, 1, 1000, 4),
+        (3, 1, 59049, 11),
+        (3, 0.1, 8.1, 5),
+        (3, 1 / 243, 1, 6),
+        (3, 1, 242, 5),
+        (2, 1, 1, 1),
+        (2, 0.03, 1, 6),
+        (3, Decimal("0.1"), Decimal("8.1"), 5),
+        (3, Fraction(1, 243), 1, 6),
+        (3, np.float64(0.1), np.float32(8.1), 5),
+        (np.int64(3), np.int32(1), np.int64(243), 6),
+    ],
+)
+def test_the_number_of_rungs(eta: int, low: Any, high: Any, rungs: int) -> None:
+    assert Schedule.of(eta, low, high).top == rungs - 1
+
+
+@given(st.integers(2, 10), st.integers(0, 12), st.fractions(Fraction(1, 100), 100))
+def test_powers_keep_every_rung(eta: int, top: int, low: Fraction) -> None:
+    top = min(top, 24 // eta.bit_length())
+    schedule = Schedule.of(eta, low, low * eta**top)
+    assert schedule.top == top
+    assert schedule.unit == low
+    floats = Schedule.of(eta, float(low), float(low * eta**top))
+    assert floats.top == top
+
+
+def test_the_worked_example() -> None:
+    at_16, at_32 = Schedule.of(2, 1, 16), Schedule.of(2, 1, 32)
+    assert [at_16.sizes(b) for b in at_16.brackets] == [
+        [16, 8, 4, 2, 1],
+        [10, 5, 2, 1],
+        [7, 3, 1],
+        [5, 2],
+        [5],
+    ]
+    assert [at_32.sizes(b) for b in at_32.brackets] == [
+        [32, 16, 8, 4, 2, 1],
+        [20, 10, 5, 2, 1],
+        [12, 6, 3, 1],
+        [8, 4, 2],
+        [6, 3],
+        [6],
+    ]
+    assert at_16.evaluations == 72
+    assert [at_16.cost, at_16.cost_resumed] == [372, 278]
+    assert [at_32.cost, at_32.cost_resumed] == [1128, 800]
+    assert at_16.deepened() == at_32
+    assert Schedule.of(3, 1, 81).start_size(1) == 34
+
+
+@given(st.integers(2, 6), st.integers(0, 6))
+def test_start_sizes_are_those_of_the_definition(eta: int, top: int) -> None:
+    schedule = Schedule.of(eta, 1, eta**top)
+    for bracket in schedule.brackets:
+        assert schedule.start_size(bracket) == oracle.start_size(eta, top, bracket)
+
+
+def test_jobs_carry_ints_when_whole_and_floats_otherwise() -> None:
+    whole = [Schedule.of(3, 1, 9).job_budget(rung) for rung in range(3)]
+    assert whole == [1, 3, 9]
+    assert [type(budget) for budget in whole] == [int, int, int]
+    broken = [Schedule.of(3, 1, 16).job_budget(rung) for rung in range(3)]
+    assert broken == [16 / 9, 16 / 3, 16]
+    floats = [Schedule.of(3, 0.1, 8.1).job_budget(rung) for rung in range(5)]
+    assert floats == [0.1, 0.3, 0.9, 2.7, 8.1]
+
+
+def test_integer_budgets_are_floored_and_cost_what_is_exact() -> None:
+    study = open_study(max_budget=16, integer_budgets=True)
+    jobs = finish(study, lambda job: job.index)
+    assert {job.budget for job in jobs} == {1, 5, 16}
+    assert study.runs[0].cost == Fraction(416, 3)
+    with pytest.raises(ValueError, match=r"floor the smallest budget, 0\.1, to zero"):
+        open_study(min_budget=0.1, max_budget=8.1, integer_budgets=True)
+
+
+@pytest.mark.parametrize("eta", [1, 0, -3, 2.5, 3.0, True, "3", None, float("nan")])
+def test_a_bad_eta_is_refused(eta: Any) -> None:
+    with pytest.raises(BudgetError, match="whole number of 2 or more"):
+        open_study(eta=eta)
+
+
+@pytest.mark.parametrize("name", ["min_budget", "max_budget"])
+@pytest.mark.parametrize(
+    "budget",
+    [0, -1, 0.0, -0.5, float("nan"), float("inf"), True, "9", None, 1j, 10**400, Decimal("sNaN")],
+)
+def test_a_bad_budget_is_refused(name: str, budget: Any) -> None:
+    with pytest.raises(BudgetError, match=name) as caught:
+        open_study(**{name: budget})
+    assert caught.value.name == name
+    assert caught.value.given is budget
+
+
+def test_budgets_in_the_wrong_order_are_refused() -> None:
+    with pytest.raises(BudgetError, match="larger than max_budget, 9"):
+        open_study(min_budget=10)
+
+
+def test_a_schedule_beyond_all_means_is_refused_at_once() -> None:
+    for high in (2**40, 1e300):
+        with pytest.raises(BudgetError, match="50,000,000 evaluations"):
+            Schedule.of(2, 1, high)
+
+
+def test_the_rung_of_a_budget() -> None:
+    schedule = Schedule.of(3, 0.1, 8.1)
+    assert [schedule.rung_of(budget) for budget in (0.1, 0.3, 8.1, 24.3)] == [0, 1, 4, 5]
+    assert schedule.rung_of(8.1 * (1 + 5e-10)) == 4
+    assert schedule.rung_of(8.1 * (1 + 5e-9)) is None
+    assert schedule.rung_of(0.05) is None
