@@ -1,0 +1,121 @@
+"""The project itself: its layers, its import, its texts."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import deepband
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "deepband"
+
+LAYERS = [
+    {"errors"},
+    {"schedule", "facts"},
+    {"records", "results", "strategies", "theory", "space"},
+    {"state"},
+    {"hyperband", "samplers", "storage"},
+    {"quote", "explain", "report"},
+    {"study"},
+    {"__init__"},
+    {"benchmarks"},
+    {"demo"},
+]
+"""A module imports from lower layers only, or from within its own folder."""
+
+PURE = {"errors", "schedule", "facts", "records", "results", "strategies", "state", "hyperband"}
+PURE |= {"quote", "explain", "report", "theory"}
+IMPURE = {"numpy", "ConfigSpace", "random", "secrets", "time", "datetime", "os", "pathlib", "io"}
+
+
+def part_of(path: Path) -> str:
+    """The module or folder below `deepband` that a file belongs to."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """The full names of what a file imports, wherever it does so."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            module = node.module or ""
+            whole = {f"{module}.{alias.name}" for alias in node.names}
+            names |= whole if module == "deepband" else {module}
+    return names
+
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_go_down_only(path: Path) -> None:
+    level = {part: number for number, layer in enumerate(LAYERS) for part in layer}
+    here = part_of(path)
+    for name in imports(path):
+        if name == "deepband" or not name.startswith("deepband."):
+            assert name != "deepband" or level[here] > level["__init__"]
+            continue
+        there = name.split(".")[1]
+        if there in level and there != here:
+            assert level[there] < level[here], f"{here} imports {there}"
+
+
+def test_the_algorithm_is_pure() -> None:
+    for path in FILES:
+        if part_of(path) in PURE:
+            assert not {name.split(".")[0] for name in imports(path)} & IMPURE, path
+
+
+def test_importing_loads_neither_configspace_nor_numpy() -> None:
+    code = "import sys, deepband; print({'ConfigSpace', 'numpy', 'scipy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_public_names_exist() -> None:
+    for name in deepband.__all__:
+        assert getattr(deepband, name).__doc__
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
+def test_the_code_in_the_texts_runs(path: Path) -> None:
+    run_code_of(path)
+
+
+def run_code_of(path: Path) -> None:
+    """All Python blocks of a page, in order, as one program."""
+    blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+    namespace: dict[str, object] = {"__name__": path.stem}
+    for block in blocks:
+        exec(compile(block, str(path), "exec"), namespace)
+
+
+def test_the_readme_shows_the_quote_that_its_code_prints(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    readme = ROOT / "README.md"
+    run_code_of(readme)
+    printed = capsys.readouterr().out.splitlines()
+    quote = [line for line in printed if line.startswith(("deepening", "  "))]
+    assert len(quote) == 7
+    assert "\n".join(f"    {line}" for line in quote) in readme.read_text()
+
+
+def test_the_demo_prints_its_table() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "deepband.demo"], capture_output=True, text=True, check=True
+    )
+    rows = {line[:25].strip(): line[25:].split() for line in done.stdout.splitlines()}
+    assert rows["27 only"][:3] == ["69", "423", "357"]
+    assert rows["27, then 81 efficient"][:3] == ["206", "1902", "1581"]
+    assert rows["27, then 81 from scratch"][:3] == ["275", "2325", "1938"]
+    assert float(rows["27, then 81 efficient"][3]) < float(rows["27 only"][3])

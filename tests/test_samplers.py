@@ -1,0 +1,120 @@
+"""Samplers: what they draw depends on (seed, bracket, index) and on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deepband import DeepbandError, Evaluation, InputError, UnknownNameError
+from deepband.facts import Config
+from deepband.samplers import SAMPLERS
+from deepband.space import Space
+from driving import finish, noisy, open_study
+
+SPACE = Space({"x": (0.0, 1.0), "y": (1, 10**6), "z": ["a", "b"]})
+
+
+def draw(
+    indices: Sequence[int], bracket: int = 0, seed: int = 0, name: str = "uniform"
+) -> list[Config]:
+    return SAMPLERS[name](64).draw(SPACE, (), bracket, indices, seed)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+class TestEverySampler:
+    """What holds for every sampler in the table."""
+
+    @given(st.lists(st.integers(0, 300), min_size=1, max_size=20), st.integers(0, 5))
+    def test_a_config_is_the_same_however_it_is_drawn(
+        self, name: str, indices: list[int], bracket: int
+    ) -> None:
+        alone = [draw([index], bracket, name=name)[0] for index in indices]
+        assert draw(indices, bracket, name=name) == alone
+        assert [draw(range(301), bracket, name=name)[index] for index in indices] == alone
+
+    def test_seed_bracket_and_index_make_the_difference(self, name: str) -> None:
+        configs = [
+            str(draw([index], bracket, seed, name)[0])
+            for seed in (0, 1, 2**40)
+            for bracket in (0, 1)
+            for index in (0, 1, 63, 64, 65)
+        ]
+        assert len(set(configs)) == len(configs)
+
+
+def test_a_fresh_and_a_deepened_run_draw_the_same() -> None:
+    deepened = open_study(max_budget=27, seed=5)
+    finish(deepened, noisy(0))
+    deepened.deepen("efficient", to=243)
+    finish(deepened, noisy(0))
+    fresh = open_study(max_budget=243, seed=5)
+    finish(fresh, noisy(1))
+    assert deepened._state.configs == fresh._state.configs
+    sampler = SAMPLERS["uniform"](64)
+    alone = sampler.draw(deepened._space, (), 1, [77], 5)
+    assert alone == [fresh._state.configs[1][77]]
+
+
+def test_uniform_draws_stay_what_they_were() -> None:
+    """Stored studies depend on these values for ever."""
+    assert draw([0, 64], bracket=2, seed=7) == [
+        {"x": 0.11155207687949731, "y": 725816, "z": "a"},
+        {"x": 0.4408671527011573, "y": 489757, "z": "b"},
+    ]
+
+
+def test_an_unknown_sampler_names_the_valid_ones() -> None:
+    with pytest.raises(UnknownNameError, match=r"there are 'uniform'.* Did you mean 'uniform'"):
+        open_study(sampler="unifrom")
+
+
+@pytest.mark.parametrize("bad", [None, 3, object()])
+def test_what_is_no_sampler_is_refused(bad: Any) -> None:
+    with pytest.raises(InputError, match="a sampler is one of 'uniform' or has a method draw"):
+        open_study(sampler=bad)
+
+
+class Remembering:
+    """A sampler that learns, and keeps what it was shown."""
+
+    learns = True
+
+    def __init__(self) -> None:
+        self.shown: list[Sequence[Evaluation]] = []
+
+    def draw(
+        self,
+        space: Space,
+        observations: Sequence[Evaluation],
+        bracket: int,
+        indices: Sequence[int],
+        seed: int,
+    ) -> list[Config]:
+        self.shown.append(observations)
+        return [{"x": float(index)} for index in indices]
+
+
+def test_a_sampler_that_learns_sees_the_earlier_runs() -> None:
+    sampler = Remembering()
+    study = open_study(sampler=sampler)
+    finish(study, noisy(0))
+    assert not any(sampler.shown)
+    earlier = study.evaluations
+    sampler.shown.clear()
+    study.deepen("efficient")
+    finish(study, noisy(0))
+    assert sampler.shown
+    assert all(list(shown) == earlier for shown in sampler.shown)
+
+
+def test_a_sampler_that_draws_too_few_is_told_so() -> None:
+    class Short(Remembering):
+        def draw(self, *args: Any) -> list[Config]:
+            return super().draw(*args)[1:]
+
+    with pytest.raises(DeepbandError, match="'Short' was asked for 9 configs and drew 8"):
+        open_study(sampler=Short()).ask()

@@ -1,0 +1,166 @@
+"""Spaces in, plain configs out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ConfigSpace as CS
+import numpy as np
+import pytest
+
+from deepband import SpaceError
+from deepband.facts import Config
+from deepband.space import Space
+
+
+def draw(space: Space, count: int = 200, seed: int = 0) -> list[Config]:
+    return space.configs(space.vectors(count, np.random.RandomState(seed)))
+
+
+def conditional_space() -> CS.ConfigurationSpace:
+    """Conditions in a chain and joined, forbidden clauses, priors and every kind of parameter."""
+    space = CS.ConfigurationSpace()
+    kind = CS.Categorical("kind", ["tree", "net", "linear"], weights=[0.2, 0.6, 0.2])
+    depth = CS.Integer("depth", (1, 12))
+    layers = CS.Integer("layers", (1, 4))
+    units = CS.Integer("units", (16, 1024), log=True, distribution=CS.Normal(128, 50))
+    dropout = CS.Float("dropout", (0.0, 0.9), distribution=CS.Beta(2, 5))
+    rate = CS.Float("rate", (1e-5, 1.0), log=True)
+    size = CS.OrdinalHyperparameter("size", ["small", "medium", "large"], default_value="large")
+    version = CS.Constant("version", 3)
+    space.add(kind, depth, layers, units, dropout, rate, size, version)
+    space.add(
+        CS.EqualsCondition(depth, kind, "tree"),
+        CS.EqualsCondition(layers, kind, "net"),
+        CS.GreaterThanCondition(units, layers, 1),
+        CS.AndConjunction(
+            CS.GreaterThanCondition(dropout, layers, 2),
+            CS.NotEqualsCondition(dropout, kind, "tree"),
+        ),
+    )
+    space.add(
+        CS.ForbiddenAndConjunction(
+            CS.ForbiddenEqualsClause(kind, "net"), CS.ForbiddenEqualsClause(size, "small")
+        ),
+        CS.ForbiddenInClause(depth, [11, 12]),
+    )
+    return space
+
+
+def test_the_short_spelling() -> None:
+    choice = object()
+    space = Space(
+        {
+            "lr": (1e-4, 1e-1, "log"),
+            "dropout": (0, 0.5),
+            "layers": (1, 8),
+            "units": (16, 1024, "log"),
+            "activation": ["relu", None, 3, (1, 2), choice],
+            "epochs": 10,
+            "momentum": CS.Float("momentum", (0.0, 1.0)),
+        }
+    )
+    configs = draw(space)
+    assert all(1e-4 <= c["lr"] <= 1e-1 and type(c["lr"]) is float for c in configs)
+    assert np.median([c["lr"] for c in configs]) < 0.01
+    assert all(0 <= c["dropout"] <= 0.5 and type(c["dropout"]) is float for c in configs)
+    assert {c["layers"] for c in configs} == set(range(1, 9))
+    assert all(type(c["layers"]) is int and type(c["units"]) is int for c in configs)
+    assert np.median([c["units"] for c in configs]) < 300
+    assert {c["activation"] for c in configs} == {"relu", None, 3, (1, 2), choice}
+    assert {c["epochs"] for c in configs} == {10}
+
+
+def test_mixed_choices_keep_their_types() -> None:
+    values = {(type(c["x"]), c["x"]) for c in draw(Space({"x": [1, 0.5, "1", True and "t"]}))}
+    assert values == {(int, 1), (float, 0.5), (str, "1"), (str, "t")}
+
+
+def test_configspace_agrees_with_every_config() -> None:
+    given = conditional_space()
+    configs = draw(Space(given), 500)
+    for config in configs:
+        CS.Configuration(given, values=config)
+    assert {frozenset(config) for config in configs} >= {
+        frozenset({"kind", "rate", "size", "version"}),
+        frozenset({"kind", "rate", "size", "version", "depth"}),
+        frozenset({"kind", "rate", "size", "version", "layers"}),
+        frozenset({"kind", "rate", "size", "version", "layers", "units", "dropout"}),
+    }
+    assert all(c["size"] != "small" for c in configs if c["kind"] == "net")
+    share = sum(c["kind"] == "net" for c in configs) / len(configs)
+    assert 0.4 < share < 0.6  # weighted 0.6, less a third that is forbidden
+
+
+def test_values_are_plain_python() -> None:
+    kinds = {
+        type(value) for config in draw(Space(conditional_space())) for value in config.values()
+    }
+    assert kinds == {int, float, str}
+
+
+def test_a_space_can_be_described_and_made_again() -> None:
+    for given in (conditional_space(), {"x": (0.1, 1.0, "log"), "y": ["a", "b"]}):
+        space = Space(given)
+        again = Space.described(space.describe())
+        assert again.configspace == space.configspace
+        assert draw(again) == draw(space)
+
+
+def test_a_user_s_space_is_not_changed() -> None:
+    given = conditional_space()
+    same = CS.ConfigurationSpace.from_serialized_dict(given.to_serialized_dict())
+    for space in (given, same):
+        space.seed(0)
+    draw(Space(given))
+    assert given == same
+    assert given.sample_configuration(10) == same.sample_configuration(10)
+
+
+def test_the_size_of_a_space() -> None:
+    assert Space({"x": [1, 2, 3], "y": (1, 5)}).size == 15
+    assert Space({"x": (0.0, 1.0)}).size == float("inf")
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        (1,),
+        (1, 2, 3),
+        (1, 2, "lin"),
+        (1, 2, "log", "log"),
+        ("a", "b"),
+        (True, False),
+        (2, 1),
+        (1, 1),
+        (0, 1, "log"),
+        (-1.0, 1.0, "log"),
+        (0.0, float("nan")),
+        (0.0, float("inf")),
+        [],
+        [1, 1],
+        {"low": 1},
+        {1, 2},
+        range(3),
+        CS.Float("other", (0.0, 1.0)),
+    ],
+)
+def test_a_bad_parameter_is_refused_by_name(spelled: Any) -> None:
+    with pytest.raises(SpaceError, match="parameter 'momentum'"):
+        Space({"momentum": spelled})
+
+
+@pytest.mark.parametrize("given", [None, [], "space", 3, {}, {3: (0, 1)}, {"": (0, 1)}])
+def test_what_is_no_space_is_refused(given: Any) -> None:
+    with pytest.raises(SpaceError):
+        Space(given)
+
+
+def test_a_space_that_forbids_nearly_everything_is_an_error_and_not_a_hang() -> None:
+    given = CS.ConfigurationSpace({"x": (0, 10**6), "y": (0, 10**6)})
+    given.add(
+        CS.ForbiddenLessThanRelation(given["x"], given["y"]),
+        CS.ForbiddenGreaterThanRelation(given["x"], given["y"]),
+    )
+    with pytest.raises(SpaceError, match=r"of 64000 configs .* forbidden clauses allow"):
+        draw(Space(given), 64)
