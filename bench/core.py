@@ -24,6 +24,7 @@ SPACE = {
     "units": (16, 1024, "log"),
     "batch_size": (16, 512, "log"),
 }
+REPEATS = 3
 LOSSES = [random.Random(0).random() for _ in range(4096)]
 
 
@@ -104,13 +105,9 @@ def main() -> None:
     measure(one_at_a_time, 243, "uniform")  # loads ConfigSpace
     add("a plain Python loop", [plain_loop(n) for n in evaluations])
     loops = {"one at a time": one_at_a_time, "in batches": in_batches}
-    repeats = (20, 3, 1)
     for name, loop in loops.items():
         for sampler, text in ((OneConfig(), ""), ("uniform", ", drawing 7 parameters")):
-            figures = [
-                min(measure(loop, size, sampler) for _ in range(n))
-                for size, n in zip(sizes, repeats, strict=True)
-            ]
+            figures = [min(measure(loop, size, sampler) for _ in range(REPEATS)) for size in sizes]
             add(f"ask and tell {name}{text}", figures)
     print(table(rows))
     print(f"memory: {memory(59049):.0f} bytes an evaluation, 7 parameters, in batches")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 settings.register_profile(
     "default",
@@ -18,11 +21,19 @@ settings.register_profile("thorough", settings.get_profile("default"), max_examp
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def no_skip(report: Report) -> Report:
     """With REQUIRE_ALL=1 a skipped test is a failure, so that no missing install hides."""
-    report = yield
     if os.environ.get("REQUIRE_ALL") == "1" and report.skipped:
         report.outcome = "failed"
         report.longrepr = f"skipped, and REQUIRE_ALL is set: {report.longrepr}"
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return no_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return no_skip((yield))

@@ -170,7 +170,7 @@ def test_costs_are_ordered_and_quotes_hold(case: Case) -> None:
         study.deepen(strategy)
         jobs = finish(study, case.objective)
         run = study.runs[-1]
-        assert quote.max_budget == study._state.schedule.max_budget
+        assert quote.max_budget == study.max_budget
         assert quote.configs_new + quote.configs_reused == study.plan().configs
         assert quote.evaluations_new[0] <= run.evaluations <= quote.evaluations_new[1]
         assert quote.cost.low <= run.cost <= quote.cost.high <= quote.cost.fresh

@@ -15,6 +15,15 @@ from deepband.results import read_result
 from driving import open_study
 
 
+class UnspeakableError(Exception):
+    """An exception that cannot be printed."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
 @pytest.mark.parametrize(
     ("result", "loss"),
     [
@@ -58,7 +67,12 @@ def test_numbers(result: Any, loss: float) -> None:
         np.zeros((2, 2)),
         np.array("0.5"),
         np.datetime64("2020-01-01"),
+        np.datetime64("2020-01-01", "ns"),
+        np.timedelta64(5, "ns"),
+        np.ma.masked,
         10**400,
+        pytest.param(10**5000, id="huge"),
+        UnspeakableError,
         Decimal("1e400"),
         -math.inf,
         object(),
@@ -82,13 +96,14 @@ def test_what_is_no_loss_is_refused_and_the_job_stays_open(result: Any) -> None:
 @pytest.mark.parametrize(
     ("result", "error"),
     [
-        (math.nan, "the result is nan"),
-        (np.float32("nan"), "the result is nan"),
-        (Decimal("NaN"), "the result is nan"),
-        (Decimal("sNaN"), "the result is nan"),
-        ({"loss": math.nan, "epoch": 3}, "the result is nan"),
+        (math.nan, "nan: the objective returned nan"),
+        (np.float32("nan"), "nan: the objective returned nan"),
+        (Decimal("NaN"), "nan: the objective returned nan"),
+        (Decimal("sNaN"), "nan: the objective returned nan"),
+        ({"loss": math.nan, "epoch": 3}, "nan: the objective returned nan"),
         (ValueError("bad shape"), "ValueError: bad shape"),
-        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (KeyboardInterrupt(), "KeyboardInterrupt: "),
+        (UnspeakableError(), "UnspeakableError: (no message)"),
     ],
 )
 def test_failures(result: Any, error: str) -> None:
@@ -101,8 +116,28 @@ def test_a_mapping_keeps_its_other_values() -> None:
     study = open_study()
     job = study.ask()
     assert job is not None
-    study.tell(job, {"loss": 0.5, "accuracy": 0.9, "confusion": [[1, 2]]})
-    assert study.evaluations[0].metrics == {"accuracy": 0.9, "confusion": [[1, 2]]}
+    result = {
+        "loss": 0.5,
+        "accuracy": np.float64(0.9),
+        "confusion": np.array([[1, 2]]),
+        "sizes": (1, {"a": None}),
+        "bad": math.nan,
+        "model": int,
+        3: "three",
+    }
+    study.tell(job, result)
+    metrics = study.evaluations[0].metrics
+    assert metrics == {
+        "accuracy": 0.9,
+        "confusion": [[1, 2]],
+        "sizes": [1, {"a": None}],
+        "bad": "nan",
+        "model": "<class 'int'>",
+        "3": "three",
+    }
+    assert all(type(value) in (str, float, list) for value in metrics.values())
+    with pytest.raises(TypeError):
+        metrics["accuracy"] = 0  # type: ignore[index]
 
 
 def test_maximizing_is_converted_once() -> None:

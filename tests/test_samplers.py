@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deepband import DeepbandError, Evaluation, InputError, UnknownNameError
 from deepband.facts import Config
-from deepband.samplers import SAMPLERS
+from deepband.samplers import SAMPLERS, Uniform
 from deepband.space import Space
 from driving import finish, noisy, open_study
 
@@ -55,7 +55,7 @@ def test_a_fresh_and_a_deepened_run_draw_the_same() -> None:
     finish(fresh, noisy(1))
     assert deepened._state.configs == fresh._state.configs
     sampler = SAMPLERS["uniform"](64)
-    alone = sampler.draw(deepened._space, (), 1, [77], 5)
+    alone = sampler.draw(deepened.space, (), 1, [77], 5)
     assert alone == [fresh._state.configs[1][77]]
 
 
@@ -72,7 +72,7 @@ def test_an_unknown_sampler_names_the_valid_ones() -> None:
         open_study(sampler="unifrom")
 
 
-@pytest.mark.parametrize("bad", [None, 3, object()])
+@pytest.mark.parametrize("bad", [3, object(), Uniform])
 def test_what_is_no_sampler_is_refused(bad: Any) -> None:
     with pytest.raises(InputError, match="a sampler is one of 'uniform' or has a method draw"):
         open_study(sampler=bad)
@@ -111,10 +111,14 @@ def test_a_sampler_that_learns_sees_the_earlier_runs() -> None:
     assert all(list(shown) == earlier for shown in sampler.shown)
 
 
-def test_a_sampler_that_draws_too_few_is_told_so() -> None:
-    class Short(Remembering):
+@pytest.mark.parametrize("drawn", [None, 3, [], [{}] * 8, [None] * 9, [{}] * 10])
+def test_a_sampler_that_draws_badly_is_told_so_and_nothing_is_kept(drawn: Any) -> None:
+    class Broken(Remembering):
         def draw(self, *args: Any) -> list[Config]:
-            return super().draw(*args)[1:]
+            return drawn  # type: ignore[no-any-return]
 
-    with pytest.raises(DeepbandError, match="'Short' was asked for 9 configs and drew 8"):
-        open_study(sampler=Short()).ask()
+    study = open_study(sampler=Broken())
+    with pytest.raises(DeepbandError, match="'Broken' was asked for 9 configs, each a dict"):
+        study.ask()
+    assert study.state.configs[0] == []
+    assert study.state.fronts[0].running == set()

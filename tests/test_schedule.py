@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import oracle
 from deepband import BudgetError, Schedule
+from deepband.state import State
 from driving import finish, open_study
 
 
@@ -97,7 +98,9 @@ def test_integer_budgets_are_floored_and_cost_what_is_exact() -> None:
         open_study(min_budget=0.1, max_budget=8.1, integer_budgets=True)
 
 
-@pytest.mark.parametrize("eta", [1, 0, -3, 2.5, 3.0, True, "3", None, float("nan")])
+@pytest.mark.parametrize(
+    "eta", [1, 0, -3, 2.5, 3.0, True, "3", float("nan"), pytest.param(-(10**5000), id="huge")]
+)
 def test_a_bad_eta_is_refused(eta: Any) -> None:
     with pytest.raises(BudgetError, match="whole number of 2 or more"):
         open_study(eta=eta)
@@ -106,7 +109,21 @@ def test_a_bad_eta_is_refused(eta: Any) -> None:
 @pytest.mark.parametrize("name", ["min_budget", "max_budget"])
 @pytest.mark.parametrize(
     "budget",
-    [0, -1, 0.0, -0.5, float("nan"), float("inf"), True, "9", None, 1j, 10**400, Decimal("sNaN")],
+    [
+        0,
+        -1,
+        0.0,
+        -0.5,
+        float("nan"),
+        float("inf"),
+        True,
+        "9",
+        1j,
+        pytest.param(10**5000, id="huge"),
+        Decimal("sNaN"),
+        Decimal("1e-99999"),
+        Fraction(1, 10**400),
+    ],
 )
 def test_a_bad_budget_is_refused(name: str, budget: Any) -> None:
     with pytest.raises(BudgetError, match=name) as caught:
@@ -124,6 +141,21 @@ def test_a_schedule_beyond_all_means_is_refused_at_once() -> None:
     for high in (2**40, 1e300):
         with pytest.raises(BudgetError, match="50,000,000 evaluations"):
             Schedule.of(2, 1, high)
+
+
+@pytest.mark.parametrize(("eta", "unit", "top"), [(1, 1, 2), (3, 0, 2), (3, 1, -1), (0, 1, 1)])
+def test_a_schedule_is_checked_when_made(eta: int, unit: int, top: int) -> None:
+    with pytest.raises(BudgetError):
+        Schedule(eta, Fraction(unit), top)
+
+
+def test_a_budget_at_the_end_of_the_floats_can_be_deepened() -> None:
+    study = open_study(min_budget=10**308, max_budget=10**308)
+    finish(study, lambda job: 1.0)
+    study.deepen("efficient")
+    finish(study, lambda job: 1.0)
+    assert study.max_budget == 3 * 10**308
+    assert State(study._storage.load()).results == study.state.results
 
 
 def test_the_rung_of_a_budget() -> None:

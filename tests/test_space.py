@@ -117,6 +117,21 @@ def test_a_user_s_space_is_not_changed() -> None:
     assert given.sample_configuration(10) == same.sample_configuration(10)
 
 
+def test_a_space_is_not_changed_by_its_user() -> None:
+    given = CS.ConfigurationSpace({"x": (0.0, 1.0), "y": ["a", "b"]})
+    space = Space(given)
+    before = draw(space)
+    given.add(CS.Float("added", (0.0, 1.0)))
+    assert draw(space) == before
+
+
+def test_a_choice_is_the_user_s_own_object() -> None:
+    choice = object()
+    given = CS.ConfigurationSpace()
+    given.add(CS.Categorical("x", [choice, 1]))
+    assert any(config["x"] is choice for config in draw(Space(given)))
+
+
 def test_the_size_of_a_space() -> None:
     assert Space({"x": [1, 2, 3], "y": (1, 5)}).size == 15
     assert Space({"x": (0.0, 1.0)}).size == float("inf")
@@ -136,6 +151,9 @@ def test_the_size_of_a_space() -> None:
         (0, 1, "log"),
         (-1.0, 1.0, "log"),
         (0.0, float("nan")),
+        (0, 2**63),
+        (0.5, 10**400),
+        (-1e308, 1e308),
         (0.0, float("inf")),
         [],
         [1, 1],

@@ -6,6 +6,7 @@ import itertools
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 import deepband
@@ -111,15 +112,27 @@ def test_a_job_of_another_study_is_refused() -> None:
         open_study().tell(asked(open_study()), 0.5)
 
 
+def test_a_job_can_be_a_key_and_its_numbers_may_be_of_numpy() -> None:
+    study = open_study()
+    jobs = {job: job.key for job in study.ask_all()}
+    assert len(jobs) == 17
+    numbers: list[Any] = [np.int64(0), np.int32(1), np.int64(0)]
+    study.tell(Job(*numbers, budget=1, config={}), 0.5)
+    assert study.evaluations[0].index == 1
+
+
 @pytest.mark.parametrize(
-    "bad", [(0, 0, 1), (0, 9, 0), (0, -1, 0), (1, 0, 0), (3, 0, 3), (-1, 0, 0), ("0", 0, 0)]
+    "bad", [(0, 0, 1), (0, 9, 0), (0, -1, 0), (1, 0, 0), (3, 0, 3), (-1, 0, 0)]
 )
 def test_a_job_that_is_not_open_is_refused(bad: tuple[Any, int, int]) -> None:
     with pytest.raises(JobError, match="does not wait for it"):
         open_study().tell(Job(*bad, 1, {}), 0.5)
 
 
-@pytest.mark.parametrize("bad", [None, (0, 0, 0), "job"])
+@pytest.mark.parametrize(
+    "bad",
+    [None, (0, 0, 0), "job", Job("0", 0, 0, 1, {}), Job([0], 0, 0, 1, {})],  # type: ignore[arg-type]
+)
 def test_what_is_no_job_is_refused(bad: Any) -> None:
     with pytest.raises(InputError, match="is not a job"):
         open_study().tell(bad, 0.5)
@@ -132,6 +145,9 @@ def test_tell_all_records_all_or_nothing() -> None:
         study.tell_all([(one, 0.5), (two, "bad"), (three, 0.5)])
     with pytest.raises(JobError, match="twice"):
         study.tell_all([(one, 0.5), (two, 0.5), (one, 0.5)])
+    for bad in ([one], None, 3, [(one,)], [(one, 0.5, 0.5)]):
+        with pytest.raises(InputError, match="tell_all takes pairs"):
+            study.tell_all(bad)  # type: ignore[arg-type]
     assert study.evaluations == []
     study.tell_all((job, 0.5) for job in (one, two, three))
     assert len(study.evaluations) == 3
@@ -191,6 +207,9 @@ def test_an_unknown_strategy_is_refused() -> None:
     for method in (study.deepen, study.quote):
         with pytest.raises(UnknownNameError, match="Did you mean 'efficient'"):
             method("eficient")
+        for bad in (None, ["efficient"], 3):
+            with pytest.raises(UnknownNameError, match="there are 'discarding'"):
+                method(bad)  # type: ignore[arg-type]
 
 
 def test_a_quote_of_the_worked_example() -> None:
@@ -244,8 +263,10 @@ def test_best_prefers_the_larger_budget_then_bracket_then_index() -> None:
     low = study.best_at(0)
     assert low is not None
     assert (low.rung, low.bracket, low.index, low.budget) == (0, 0, 0, 1)
-    with pytest.raises(InputError, match="no rung 3; there are 0 to 2"):
-        study.best_at(3)
+    bad: Any
+    for bad in (3, True, "0", 0.5):
+        with pytest.raises(InputError, match=r"no rung .*; there are 0 to 2"):
+            study.best_at(bad)
 
 
 def test_best_ignores_failures_and_infinity() -> None:
@@ -281,7 +302,7 @@ def test_explain_says_why() -> None:
     assert lines == [
         "run 0, rung 0, budget 1: loss 0 ranks 1 of 9 for 3 places: promoted "
         "(the last one promoted has loss 0.2)",
-        "run 0, rung 1, budget 3: loss 0 ranks 1 of 3 for 1 places: promoted "
+        "run 0, rung 1, budget 3: loss 0 ranks 1 of 3 for 1 place: promoted "
         "(the last one promoted has loss 0)",
         "run 0, rung 2, budget 9: loss 0 on the top rung",
     ]
@@ -314,9 +335,16 @@ def test_explain_speaks_in_the_users_sign() -> None:
 
 @pytest.mark.parametrize(
     ("bracket", "index", "message"),
-    [(3, 0, "no bracket 3; there are 0 to 2"), (0, 9, "no index 9; it has 0 to 8"), (0, -1, "-1")],
+    [
+        (3, 0, "no bracket 3; there are 0 to 2"),
+        (0, 9, "no index of bracket 0 9; there are 0 to 8"),
+        (0, -1, "-1"),
+        (0.5, 0, "no bracket 0.5"),
+        ("0", 0, "no bracket '0'"),
+        (0, None, "None"),
+    ],
 )
-def test_explain_of_nothing_is_refused(bracket: int, index: int, message: str) -> None:
+def test_explain_of_nothing_is_refused(bracket: Any, index: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         open_study().explain(bracket, index)
 
@@ -354,20 +382,22 @@ def test_a_closed_study_can_be_read_and_not_written() -> None:
         study.tell(job, 0.5)
     study.close()
     assert len(study.evaluations) == 1
-    with pytest.raises(ClosedError, match="open it again"):
-        study.ask()
+    for method in (study.ask, study.ask_all, study.deepen):
+        with pytest.raises(ClosedError, match="open it again"):
+            method()
 
 
-@pytest.mark.parametrize("seed", [-1, 0.5, "1", None, True])
+@pytest.mark.parametrize("name", ["maximize", "integer_budgets"])
+@pytest.mark.parametrize("given", ["no", 2, 0.5])
+def test_a_switch_is_a_bool(name: str, given: Any) -> None:
+    with pytest.raises(InputError, match=f"{name} is .*: give True or False"):
+        open_study(**{name: given})
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "1", True, pytest.param(-(10**5000), id="huge")])
 def test_a_bad_seed_is_refused(seed: Any) -> None:
     with pytest.raises(InputError, match="whole number of 0 or more"):
         open_study(seed=seed)
-
-
-def test_memory_is_the_only_storage_so_far() -> None:
-    assert open_study(storage=":memory:").max_budget == 9
-    with pytest.raises(InputError, match=r"'mlp\.study'"):
-        open_study(storage="mlp.study")
 
 
 def test_it_introduces_itself() -> None:

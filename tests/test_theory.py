@@ -128,11 +128,21 @@ def test_theorem_3_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("limits", "epsilon", "message"),
-    [([1.0], 0.1, "two or more"), ([1.0, 0.0], 0.1, "ascending"), ([0.0, 1.0], 0, "epsilon")],
+    [
+        ([1.0], 0.1, "two or more"),
+        ([1.0, 0.0], 0.1, "ascending"),
+        ([0.0, float("nan")], 0.1, "ascending"),
+        ([0.0, 1.0], 0, "epsilon"),
+    ],
 )
 def test_bad_input(limits: list[float], epsilon: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
         theory.necessary_budget(limits, lambda x: 1.0, epsilon, 2, 8)
+    with pytest.raises(InputError, match="whole number of 2 or more"):
+        theory.necessary_budget([0.0, 1.0], lambda x: 1.0, 0.1, 1, 8)
+    for alpha, delta in ((0, 0.5), (1, 0.5), (0.5, 0), (0.5, 2)):
+        with pytest.raises(InputError, match="between 0 and 1"):
+            theory.max_budget_condition(2, 2, alpha, delta, 0.1, [0.0, 1.0], lambda x: 1.0)
     with pytest.raises(InputError, match="needs one above eta"):
         theory.max_budget_condition(1, 2, 0.5, 0.5, 0.1, [0.0], lambda x: 1.0)
     with pytest.raises(InputError, match="the largest bracket has 4"):

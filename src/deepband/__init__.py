@@ -4,32 +4,40 @@ from deepband.errors import (
     BudgetError,
     ClosedError,
     DeepbandError,
+    HeldError,
     InputError,
     JobError,
+    ObjectiveError,
     ResultError,
     SmallSpaceWarning,
     SpaceError,
+    StorageError,
     UnfinishedError,
     UnknownNameError,
 )
 from deepband.explain import Verdict
+from deepband.objective import Context
+from deepband.opening import open_study
 from deepband.quote import Price, Quote
 from deepband.records import Evaluation, Job
 from deepband.report import Plan, RunSummary
 from deepband.samplers import Sampler
 from deepband.schedule import Schedule
-from deepband.study import Study, open_study
+from deepband.study import Study
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BudgetError",
     "ClosedError",
+    "Context",
     "DeepbandError",
     "Evaluation",
+    "HeldError",
     "InputError",
     "Job",
     "JobError",
+    "ObjectiveError",
     "Plan",
     "Price",
     "Quote",
@@ -39,6 +47,7 @@ __all__ = [
     "Schedule",
     "SmallSpaceWarning",
     "SpaceError",
+    "StorageError",
     "Study",
     "UnfinishedError",
     "UnknownNameError",

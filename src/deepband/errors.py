@@ -8,28 +8,45 @@
     │   └── ResultError       what an objective returned is not a loss
     ├── JobError              a job that this study does not wait for
     ├── UnfinishedError       the current run must be finished first
-    └── ClosedError           the study was closed
+    ├── ObjectiveError        the first evaluations of an objective all failed
+    ├── ClosedError           the study was closed
+    └── StorageError          a study file that cannot be read or written
+        └── HeldError         another driver holds the study
 
 Each keeps its facts as attributes and says what happened, what was given and what to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from numbers import Integral
 
 __all__ = [
     "BudgetError",
     "ClosedError",
     "DeepbandError",
+    "HeldError",
     "InputError",
     "JobError",
+    "ObjectiveError",
     "ResultError",
     "SmallSpaceWarning",
     "SpaceError",
+    "StorageError",
     "UnfinishedError",
     "UnknownNameError",
 ]
+
+
+def shown(given: object, most: int = 80) -> str:
+    """What was given, for a message: never too long, whatever its repr does."""
+    try:
+        text = repr(given)
+    except Exception:
+        text = f"a {type(given).__name__}"
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 class DeepbandError(Exception):
@@ -46,7 +63,15 @@ class BudgetError(InputError):
     def __init__(self, name: str, given: object, advice: str) -> None:
         self.name = name
         self.given = given
-        super().__init__(f"{name} is {given!r}: {advice}")
+        super().__init__(f"{name} is {shown(given)}: {advice}")
+
+
+def read_index(name: str, given: object, count: int) -> int:
+    """A whole number from 0 to count - 1."""
+    whole = int(given) if isinstance(given, Integral) and not isinstance(given, bool) else -1
+    if not 0 <= whole < count:
+        raise InputError(f"there is no {name} {shown(given)}; there are 0 to {count - 1}.")
+    return whole
 
 
 class SpaceError(InputError):
@@ -60,10 +85,10 @@ class UnknownNameError(InputError):
         self.kind = kind
         self.given = given
         self.valid = tuple(valid)
-        close = get_close_matches(str(given), self.valid, n=1)
+        close = get_close_matches(given, self.valid, n=1) if isinstance(given, str) else []
         hint = f" Did you mean {close[0]!r}?" if close else ""
         names = ", ".join(repr(name) for name in self.valid)
-        super().__init__(f"there is no {kind} {given!r}; there are {names}.{hint}")
+        super().__init__(f"there is no {kind} {shown(given)}; there are {names}.{hint}")
 
 
 class ResultError(InputError):
@@ -71,10 +96,9 @@ class ResultError(InputError):
 
     def __init__(self, given: object, advice: str) -> None:
         self.given = given
-        shown = repr(given)
-        if len(shown) > 80:
-            shown = shown[:77] + "..."
-        super().__init__(f"the result {shown} ({type(given).__name__}) is not a loss: {advice}")
+        super().__init__(
+            f"the result {shown(given)} ({type(given).__name__}) is not a loss: {advice}"
+        )
 
 
 class JobError(DeepbandError):
@@ -85,7 +109,7 @@ class JobError(DeepbandError):
         self.index = index
         self.rung = rung
         super().__init__(
-            f"the job of bracket {bracket}, index {index}, rung {rung} cannot be told: {reason}"
+            f"the job of bracket {bracket}, index {index}, rung {rung} is not open: {reason}"
         )
 
 
@@ -102,11 +126,50 @@ class UnfinishedError(DeepbandError):
         )
 
 
+class ObjectiveError(DeepbandError):
+    """The first evaluations of an objective all failed, so it is the objective that is wrong."""
+
+    def __init__(self, results: Sequence[object]) -> None:
+        self.results = tuple(results)
+        first = results[0]
+        text = f"returned {shown(first)}"
+        if isinstance(first, BaseException):
+            self.__cause__ = first
+            text = "".join(traceback.format_exception(first)).strip()
+        super().__init__(
+            f"the first {len(results)} evaluations all failed; nothing was recorded. Mend the "
+            f"objective and run again. The first one:\n{text}"
+        )
+
+
 class ClosedError(DeepbandError):
     """The study was closed."""
 
     def __init__(self) -> None:
         super().__init__("the study is closed; open it again with deepband.open_study(...)")
+
+
+class StorageError(DeepbandError):
+    """A study file that cannot be read or written."""
+
+    def __init__(self, path: object, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path}: {problem}")
+
+
+class HeldError(StorageError):
+    """Another driver holds the study."""
+
+    def __init__(self, path: object, holder: Mapping[str, object]) -> None:
+        self.holder = dict(holder)
+        who = "held by another process"
+        if holder:
+            who = (
+                f"held by process {holder.get('pid')} on host {holder.get('host')} "
+                f"since {holder.get('since')}"
+            )
+        super().__init__(path, f"{who}. One driver a study: wait for it, or stop it.")
 
 
 class SmallSpaceWarning(UserWarning):

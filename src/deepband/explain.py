@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from deepband.errors import InputError
+from deepband.errors import read_index
 from deepband.state import Run, State
 from deepband.strategies import ranked
 
@@ -16,7 +16,9 @@ class Verdict:
 
     `promoted` is None while the rung is not decided, and on the top rung. `rank` counts from 1
     among the `candidates`, who competed for the `places` left on the rung above; it is None when
-    the config did not compete. `cutoff` is the loss of the last of them that went up.
+    the config did not compete. `loss` (None for a failure, or when it is not told yet) and
+    `cutoff`, the loss of the last of them that went up, are minimised; the sentence speaks in
+    the user's sign.
     """
 
     run: int
@@ -38,12 +40,8 @@ class Verdict:
 
 def explain(state: State, bracket: int, index: int) -> tuple[Verdict, ...]:
     """The verdicts about a config, in the order in which they were made."""
-    brackets = len(state.fronts)
-    if not 0 <= bracket < brackets:
-        raise InputError(f"there is no bracket {bracket}; there are 0 to {brackets - 1}.")
-    size = state.schedule.start_size(bracket)
-    if not 0 <= index < size:
-        raise InputError(f"bracket {bracket} has no index {index}; it has 0 to {size - 1}.")
+    bracket = read_index("bracket", bracket, len(state.fronts))
+    index = read_index(f"index of bracket {bracket}", index, state.schedule.start_size(bracket))
     return tuple(verdict for run in state.runs for verdict in _of_run(state, run, bracket, index))
 
 
@@ -64,7 +62,7 @@ def _decided(state: State, run: Run, bracket: int, index: int, rung: int) -> Ver
     contest = state.contest(run, bracket, rung)
     losses = state.losses(bracket, rung)
     order = ranked(contest.pool, losses)
-    places = max(0, run.schedule.places(bracket, rung + 1) - len(contest.kept))
+    places = contest.free(run.schedule.places(bracket, rung + 1))
     cutoff = losses[order[min(places, len(order)) - 1]] if places and order else None
     promoted = index in run.arrived[bracket, rung + 1]
     rank = order.index(index) + 1 if index in contest.pool else None
@@ -74,12 +72,13 @@ def _decided(state: State, run: Run, bracket: int, index: int, rung: int) -> Ver
         reason = "did not compete, since it did not reach this rung in this run"
     else:
         reason = (
-            f"{_show(state, losses[index])} ranks {rank} of {len(order)} for {places} places: "
+            f"{_show(state, losses[index])} ranks {rank} of {len(order)} for "
+            f"{places} place{'' if places == 1 else 's'}: "
             f"{'promoted' if promoted else 'not promoted'}"
         )
         if places:
             reason += f" (the last one promoted has {_show(state, cutoff)})"
-    verdict = _undecided_verdict(state, run, bracket, index, rung, reason)
+    verdict = _verdict(state, run, bracket, index, rung, reason)
     return replace(
         verdict,
         promoted=promoted,
@@ -94,17 +93,15 @@ def _top(state: State, run: Run, bracket: int, index: int) -> Verdict:
     top = run.schedule.top
     told = state.results[bracket, top].get(index)
     reason = f"{_show(state, told.loss)} on the top rung" if told else "waits for its result"
-    return _undecided_verdict(state, run, bracket, index, top, reason)
+    return _verdict(state, run, bracket, index, top, reason)
 
 
 def _undecided(state: State, run: Run, bracket: int, index: int, rung: int) -> Verdict:
     reason = f"not decided, {state.fronts[bracket].open} jobs of this rung are open"
-    return _undecided_verdict(state, run, bracket, index, rung, reason)
+    return _verdict(state, run, bracket, index, rung, reason)
 
 
-def _undecided_verdict(
-    state: State, run: Run, bracket: int, index: int, rung: int, reason: str
-) -> Verdict:
+def _verdict(state: State, run: Run, bracket: int, index: int, rung: int, reason: str) -> Verdict:
     told = state.results[bracket, rung].get(index)
     loss = told.loss if told else None
     return Verdict(run.number, run.strategy, rung, run.budgets[rung], loss, reason)

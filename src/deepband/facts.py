@@ -42,6 +42,12 @@ class RunStarted(NamedTuple):
     strategy: str | None
 
 
+class ObjectiveNamed(NamedTuple):
+    """What is evaluated, as text such as `train.py:objective`. It is never run on opening."""
+
+    objective: str
+
+
 class ConfigsDrawn(NamedTuple):
     """The next configs of a bracket, from index `first` on. They exist for ever."""
 
@@ -72,9 +78,23 @@ class JobFinished(NamedTuple):
     loss: float | None
     error: str | None = None
     metrics: Mapping[str, Any] | None = None
+    seconds: float | None = None
+    """How long it took."""
+    resumed_from: int | None = None
+    """The rung whose checkpoint training went on from; None when it began at the start."""
+    curve: tuple[tuple[float, float], ...] | None = None
+    """The (step, loss) that were reported on the way."""
+
+
+class JobsReopened(NamedTuple):
+    """Failed evaluations on rungs that are not decided were taken back, to be made again."""
+
+    jobs: tuple[JobKey, ...]
 
 
 Note: TypeAlias = JobsStarted | JobReleased
 """For the eyes only: who opens a study anew offers every job without a JobFinished again."""
 
-Fact: TypeAlias = StudyCreated | RunStarted | ConfigsDrawn | JobFinished | Note
+Fact: TypeAlias = (
+    StudyCreated | ObjectiveNamed | RunStarted | ConfigsDrawn | JobFinished | JobsReopened | Note
+)

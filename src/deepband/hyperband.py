@@ -18,11 +18,7 @@ from deepband.state import State
 
 def next_job(state: State) -> JobKey | None:
     """The first job that can run now and is not handed out, or None."""
-    best: JobKey | None = None
-    for bracket, front in enumerate(state.fronts):
-        if front.waiting and (best is None or front.rung < best[2]):
-            best = bracket, front.waiting[-1], front.rung
-    return best
+    return next(ready_jobs(state), None)
 
 
 def ready_jobs(state: State) -> Iterator[JobKey]:
@@ -35,8 +31,6 @@ def ready_jobs(state: State) -> Iterator[JobKey]:
 
 def is_open(state: State, bracket: int, index: int, rung: int) -> bool:
     """Whether the current run waits for the result of this job."""
-    if not (type(bracket) is type(index) is type(rung) is int):
-        return False
     if not 0 <= bracket < len(state.fronts):
         return False
     front = state.fronts[bracket]
@@ -46,6 +40,15 @@ def is_open(state: State, bracket: int, index: int, rung: int) -> bool:
 def open_jobs(state: State) -> int:
     """How many jobs the current run waits for now; more may follow on the rungs above."""
     return sum(front.open for front in state.fronts)
+
+
+def failed_jobs(state: State) -> Iterator[JobKey]:
+    """The failed evaluations of the current run on rungs that are not decided yet."""
+    for bracket, front in enumerate(state.fronts):
+        if front.open:
+            for index, told in state.results[bracket, front.rung].items():
+                if told.loss is None and told.run == state.run.number:
+                    yield bracket, index, front.rung
 
 
 def is_done(state: State) -> bool:
@@ -79,6 +82,6 @@ def deepened(state: State, to: Budget | None) -> Schedule:
 
 def _nearest_deepenings(schedule: Schedule, wanted: Fraction) -> str:
     rung = schedule.top + 1
-    while schedule.budget(rung + 1) < wanted:
+    while schedule.budget(rung + 1) < wanted and rung < schedule.top + 20:
         rung += 1
     return f"{as_number(schedule.budget(rung))} and {as_number(schedule.budget(rung + 1))}"

@@ -45,8 +45,8 @@ class Quote:
     """What deepening with a strategy re-uses, adds and costs. Ranges are (low, high)."""
 
     strategy: str
-    old_max_budget: Fraction
-    max_budget: Fraction
+    old_max_budget: int | float
+    max_budget: int | float
     configs_reused: int
     configs_new: int
     evaluations_known: int
@@ -65,8 +65,8 @@ class Quote:
 
     def __str__(self) -> str:
         lines = [
-            f"deepening {self.strategy!r}, max_budget {_show(self.old_max_budget)} "
-            f"to {_show(self.max_budget)}",
+            f"deepening {self.strategy!r}, max_budget {self.old_max_budget:.10g} "
+            f"to {self.max_budget:.10g}",
             f"  re-used       {self.configs_reused} configs, "
             f"{_span(*self.evaluations_reused)} of {self.evaluations_known} evaluations",
             f"  new           {self.configs_new} configs, "
@@ -85,7 +85,7 @@ class Quote:
 
 def quote(state: State, strategy: str, schedule: Schedule) -> Quote:
     """The price of deepening a finished run to a schedule (its own one costs nothing)."""
-    known = {cell: len(results) for cell, results in state.results.items()}
+    known = _known(state)
     least = _least(schedule, known)
     most = least if strategy == "efficient" else _most(schedule, known)
     if schedule == state.schedule:
@@ -94,8 +94,8 @@ def quote(state: State, strategy: str, schedule: Schedule) -> Quote:
     total = sum(known.values())
     return Quote(
         strategy=strategy,
-        old_max_budget=state.schedule.max_budget,
-        max_budget=schedule.max_budget,
+        old_max_budget=as_number(state.schedule.max_budget),
+        max_budget=as_number(schedule.max_budget),
         configs_reused=sum(old_configs.values()),
         configs_new=schedule.configs - sum(old_configs.values()),
         evaluations_known=total,
@@ -104,6 +104,11 @@ def quote(state: State, strategy: str, schedule: Schedule) -> Quote:
         cost=_price(state, schedule, least, most, resumed=False),
         cost_resumed=_price(state, schedule, least, most, resumed=True),
     )
+
+
+def _known(state: State) -> dict[Cell, int]:
+    """How many evaluations there are in each cell."""
+    return {cell: len(results) for cell, results in state.results.items()}
 
 
 def _least(schedule: Schedule, known: Mapping[Cell, int]) -> dict[Cell, int]:
@@ -155,7 +160,7 @@ def _price(
     return Price(
         low=cost(least),
         high=cost(most),
-        spent=cost({cell: len(results) for cell, results in state.results.items()}),
+        spent=cost(_known(state)),
         fresh=cost(schedule.counts()),
         scratch=sum((cost(run.counts()) for run in runs), Fraction(0)),
     )

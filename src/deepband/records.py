@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from deepband.facts import Config
+from deepband.facts import Config, JobKey
 
 
 class Job(NamedTuple):
@@ -22,12 +22,32 @@ class Job(NamedTuple):
     config: Config
     study: str = ""
 
+    @property
+    def key(self) -> JobKey:
+        """What tells the jobs of a study apart: (bracket, index, rung)."""
+        return self.bracket, self.index, self.rung
+
+    def __hash__(self) -> int:
+        return hash((self.study, self.key))
+
+
+class Attempt(NamedTuple):
+    """What came of running a job once: what was returned or raised, and how it went."""
+
+    job: Job
+    result: object
+    seconds: float | None = None
+    resumed_from: int | None = None
+    curve: tuple[tuple[float, float], ...] | None = None
+
 
 class Evaluation(NamedTuple):
     """One config that was evaluated on one rung of its bracket.
 
     `loss` is minimised; `value` is the same in the user's sign. Both are None when the
-    evaluation failed, and `error` then says why.
+    evaluation failed, and `error` then says why: its kind, a colon, and the rest.
+    `resumed_from` is the rung whose checkpoint training went on from, None when it began at
+    the start.
     """
 
     bracket: int
@@ -40,3 +60,6 @@ class Evaluation(NamedTuple):
     run: int
     error: str | None
     metrics: Mapping[str, Any]
+    seconds: float | None
+    resumed_from: int | None
+    curve: tuple[tuple[float, float], ...]

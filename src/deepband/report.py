@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
-from deepband.errors import InputError
+from deepband.errors import read_index
 from deepband.facts import JobFinished
 from deepband.records import Evaluation
 from deepband.schedule import Cell, Schedule, as_number
 from deepband.state import Run, State
-
-_NO_METRICS = MappingProxyType[str, object]({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,12 @@ class RunSummary:
     max_budget: int | float
     evaluations: int
     cost: Fraction
+    """Every evaluation at its whole budget."""
     cost_resumed: Fraction
+    """As if training always went on from the rung below."""
+    trained: Fraction
+    """What was really trained: from the checkpoint that each evaluation had, if it had one."""
+    seconds: float
     done: bool
 
 
@@ -85,10 +89,11 @@ def runs(state: State, done: bool) -> tuple[RunSummary, ...]:
 
 
 def _summary(state: State, run: Run, done: bool) -> RunSummary:
-    counts: dict[Cell, int] = {
-        cell: sum(told.run == run.number for told in results.values())
-        for cell, results in state.results.items()
-    }
+    told = [each for cell in state.results.values() for each in cell.values()]
+    told = [each for each in told if each.run == run.number]
+    counts: Counter[Cell] = Counter((each.bracket, each.rung) for each in told)
+    resumed = Counter(each.resumed_from for each in told if each.resumed_from is not None)
+    saved = sum(n * run.schedule.budget(rung) for rung, n in resumed.items())
     return RunSummary(
         run=run.number,
         strategy=run.strategy,
@@ -96,6 +101,8 @@ def _summary(state: State, run: Run, done: bool) -> RunSummary:
         evaluations=sum(counts.values()),
         cost=run.schedule.cost_of(counts),
         cost_resumed=run.schedule.cost_resumed_of(counts),
+        trained=run.schedule.cost_of(counts) - saved,
+        seconds=sum(each.seconds or 0.0 for each in told),
         done=done,
     )
 
@@ -124,7 +131,10 @@ def evaluation(state: State, told: JobFinished) -> Evaluation:
         value=value,
         run=told.run,
         error=told.error,
-        metrics=told.metrics or _NO_METRICS,
+        metrics=MappingProxyType(told.metrics or {}),
+        seconds=told.seconds,
+        resumed_from=told.resumed_from,
+        curve=told.curve or (),
     )
 
 
@@ -141,7 +151,5 @@ def best_at(state: State, rung: int | None = None) -> Evaluation | None:
     """The smallest loss on a rung, by default the highest one that has a finite loss."""
     if rung is None:
         rung = max(state.leaders, default=0)
-    if rung not in range(state.schedule.top + 1):
-        raise InputError(f"there is no rung {rung!r}; there are 0 to {state.schedule.top}.")
-    leader = state.leaders.get(rung)
+    leader = state.leaders.get(read_index("rung", rung, state.schedule.top + 1))
     return evaluation(state, leader) if leader else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Real
@@ -10,6 +11,7 @@ from typing import Any, TypeAlias
 
 from deepband.errors import ResultError
 
+MOST_TEXT = 64 * 1024
 WANTED = "give a real number, a mapping with 'loss', or an exception for a failure."
 
 
@@ -31,26 +33,39 @@ def read_result(result: object, maximize: bool = False) -> Outcome:
         return *_loss(result, maximize), None
     if "loss" not in result:
         raise ResultError(result, "the mapping has no 'loss'; " + WANTED)
-    metrics = {str(key): value for key, value in result.items() if key != "loss"}
+    metrics = {str(key): _plain(value) for key, value in result.items() if key != "loss"}
     return *_loss(result["loss"], maximize), metrics or None
+
+
+def read_any_result(result: object, maximize: bool = False) -> Outcome:
+    """The same for those who cannot mend a result: what is no number is a failure too."""
+    try:
+        return read_result(result, maximize)
+    except ResultError as error:
+        return None, _describe(error.with_traceback(None)), None
+
+
+def is_failure(result: object, maximize: bool = False) -> bool:
+    """Whether a result is a failed evaluation, or no result at all."""
+    return read_any_result(result, maximize)[0] is None
 
 
 def _loss(given: object, maximize: bool) -> tuple[float | None, str | None]:
     """The loss, or None and why there is none."""
     number = _number(given)
     if math.isnan(number):
-        return None, "the result is nan"
+        return None, "nan: the objective returned nan"
     loss = -number if maximize else number
     if loss == -math.inf:
         raise ResultError(given, "it is better than anything can be; " + WANTED)
     return loss, None
 
 
-def _number(given: object) -> float:
+def _number(given: Any) -> float:
     """A float for anything that is one real number, however it is wrapped."""
     plain = given
-    if getattr(given, "shape", None) == () and hasattr(given, "item"):
-        plain = given.item()  # NumPy scalars and 0-d arrays and tensors, of any kind
+    if getattr(given, "shape", None) == ():  # NumPy scalars, 0-d arrays and tensors
+        plain = given.item() if _is_numeric(given) else None
     if isinstance(plain, bool) or not isinstance(plain, Real | Decimal):
         raise ResultError(given, _advice(given))
     if isinstance(plain, Decimal) and plain.is_nan():
@@ -64,6 +79,12 @@ def _number(given: object) -> float:
     return number
 
 
+def _is_numeric(scalar: Any) -> bool:
+    """Whether a scalar of an array library is a number, and not a date, a span or masked."""
+    kind = getattr(getattr(scalar, "dtype", None), "kind", "f")
+    return hasattr(scalar, "item") and kind not in "mM" and not getattr(scalar, "mask", False)
+
+
 def _advice(given: object) -> str:
     shape = getattr(given, "shape", None)
     if shape:
@@ -74,5 +95,26 @@ def _advice(given: object) -> str:
 
 
 def _describe(failure: BaseException) -> str:
-    text = str(failure)
-    return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
+    """The kind, the message and, where there is one, the traceback."""
+    try:
+        text = f"{type(failure).__name__}: {failure}"
+    except Exception:  # its own __str__ fails
+        text = f"{type(failure).__name__}: (no message)"
+    if failure.__traceback__ is not None:
+        text += "\n\n" + "".join(traceback.format_exception(failure))
+    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " ..."
+
+
+def _plain(value: object) -> object:
+    """A metric as plain data that a file can keep: numbers, texts, bools, None, lists, dicts."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(float(value))
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if hasattr(value, "tolist"):  # NumPy and tensors
+        return _plain(value.tolist())
+    return repr(value)[:MOST_TEXT]

@@ -45,22 +45,23 @@ class Schedule:
     """The top rung."""
 
     def __post_init__(self) -> None:
+        check_eta(self.eta)
+        if self.unit <= 0 or self.top < 0:
+            raise BudgetError("unit", self.unit, "a schedule starts above zero and goes up.")
         # Bracket 0 alone has eta**top configs, so this bounds memory before it is taken.
         if self.top * math.log2(self.eta) > 64 or self.evaluations > MOST_EVALUATIONS:
             raise BudgetError(
                 "max_budget",
                 as_number(self.max_budget),
-                f"with a smallest budget of {as_number(self.unit)} and eta {self.eta} that is "
-                f"more than {MOST_EVALUATIONS:,} evaluations. Raise min_budget or eta, or lower "
-                "max_budget.",
+                f"with a smallest budget of {as_number(self.unit)} and eta {self.eta} it takes "
+                f"more than {MOST_EVALUATIONS:,} evaluations. Choose a smaller one, or start "
+                "with a larger min_budget or eta.",
             )
 
     @classmethod
     def of(cls, eta: int, min_budget: Budget, max_budget: Budget) -> Schedule:
         """The schedule of plain Hyperband between two budgets, both checked."""
-        if isinstance(eta, bool) or not isinstance(eta, Integral) or eta < 2:
-            raise BudgetError("eta", eta, "give a whole number of 2 or more, such as 3.")
-        eta = int(eta)
+        eta = check_eta(eta)
         low = read_budget("min_budget", min_budget)
         high = read_budget("max_budget", max_budget)
         limit = high * (1 + TOLERANCE)
@@ -95,7 +96,7 @@ class Schedule:
         return -(-(self.top + 1) * self._power(height) // (height + 1))
 
     def places(self, bracket: int, rung: int) -> int:
-        """How many configs of the bracket run on the rung."""
+        """How many configs of the bracket run on the rung, from its starting rung up."""
         return self.start_size(bracket) // self._power(rung - bracket)
 
     def sizes(self, bracket: int) -> list[int]:
@@ -162,6 +163,12 @@ class Schedule:
         return int(self.eta**levels)
 
 
+def check_eta(eta: int) -> int:
+    if isinstance(eta, bool) or not isinstance(eta, Integral) or eta < 2:
+        raise BudgetError("eta", eta, "give a whole number of 2 or more, such as 3.")
+    return int(eta)
+
+
 def read_budget(name: str, given: Budget) -> Fraction:
     """A budget as an exact positive fraction; a float is read as it is printed."""
     if isinstance(given, bool) or not _is_finite(given):
@@ -172,7 +179,7 @@ def read_budget(name: str, given: Budget) -> Fraction:
         exact = Fraction(given)
     else:
         exact = Fraction(repr(float(given)))
-    if exact <= 0:
+    if float(exact) <= 0:
         raise BudgetError(name, given, "a budget must be greater than zero.")
     return exact
 

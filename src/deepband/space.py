@@ -17,12 +17,11 @@ is loaded when the first space is made.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from deepband.errors import SpaceError
+from deepband.errors import SpaceError, shown
 from deepband.facts import Config
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ SPELLING = (
     "a plain value for a constant, or a ConfigSpace hyperparameter."
 )
 MOST_TRIES = 1000
+LARGEST = 2**62
+"""Beyond it the arithmetic of draws overflows."""
 
 
 class Space:
@@ -54,9 +55,6 @@ class Space:
         ]
         self._forbidden = self.configspace.forbidden_clauses
 
-    def __len__(self) -> int:
-        return len(self._parameters)
-
     @property
     def size(self) -> int | float:
         """At most so many different configs exist; infinite when any parameter is continuous."""
@@ -71,6 +69,19 @@ class Space:
         from ConfigSpace import ConfigurationSpace
 
         return cls(ConfigurationSpace.from_serialized_dict(dict(description)))
+
+    def difference(self, other: Space) -> str | None:
+        """In words, the first parameter or clause in which another space differs; else None."""
+        mine, theirs = self.configspace, other.configspace
+        for name in sorted({*mine, *theirs}):
+            old, new = mine.get(name), theirs.get(name)
+            if old != new:
+                return f"parameter {name!r} was {old or 'not there'}, now {new or 'not there'}"
+        for what in ("conditions", "forbidden_clauses"):
+            was, now = (sorted(map(str, getattr(each, what))) for each in (mine, theirs))
+            if was != now:
+                return f"{what.replace('_', ' ')} were {was}, now {now}"
+        return None
 
     def vectors(self, count: int, random: np.random.RandomState) -> Matrix:
         """Exactly `count` valid configs as columns, drawn from the space's own priors.
@@ -147,14 +158,14 @@ def _values(parameter: Hyperparameter[Any, Any], row: NDArray[Any], active: Any)
 def _configspace(given: object) -> ConfigurationSpace:
     from ConfigSpace import ConfigurationSpace
 
-    if isinstance(given, ConfigurationSpace):
-        space = given
+    if isinstance(given, ConfigurationSpace):  # a copy: what the user adds later is not ours
+        space = ConfigurationSpace.from_serialized_dict(dict(given.to_serialized_dict()))
     elif isinstance(given, Mapping):
         space = ConfigurationSpace()
         space.add(_parameters(given))
     else:
         raise SpaceError(
-            f"a space is a dict or a ConfigSpace.ConfigurationSpace, not {given!r} "
+            f"a space is a dict or a ConfigSpace.ConfigurationSpace, not {shown(given)} "
             f"({type(given).__name__}). In a dict, {SPELLING}"
         )
     if len(space) == 0:
@@ -170,8 +181,8 @@ def _parameters(given: Mapping[str, Any]) -> Iterable[Hyperparameter[Any, Any]]:
             yield _parameter(name, spelled)
         except SpaceError:
             raise
-        except (ValueError, TypeError) as error:
-            raise SpaceError(f"parameter {name!r} is {spelled!r}: {error}") from error
+        except (ValueError, TypeError, OverflowError) as error:
+            raise SpaceError(f"parameter {name!r} is {shown(spelled)}: {error}") from error
 
 
 def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
@@ -197,25 +208,32 @@ def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
             raise SpaceError(f"parameter {name!r} has no choices; {SPELLING}")
         return CategoricalHyperparameter(name, spelled)
     if isinstance(spelled, Mapping | set | frozenset | range):
-        raise SpaceError(f"parameter {name!r} is {spelled!r}: {SPELLING}")
+        raise SpaceError(f"parameter {name!r} is {shown(spelled)}: {SPELLING}")
     return Constant(name, spelled)
 
 
-def _is_number(bound: object) -> bool:
-    return isinstance(bound, Real) and not isinstance(bound, bool) and math.isfinite(bound)
+def _is_number(bound: Any) -> bool:
+    """Whether a bound is a real number, small enough to compute with."""
+    return _is_real(bound) and bool(-LARGEST < bound < LARGEST)
+
+
+def _is_real(bound: object) -> bool:
+    return isinstance(bound, Real) and not isinstance(bound, bool)
 
 
 def _range(name: str, spelled: Sequence[Any]) -> tuple[Any, Any, bool]:
     """The low, the high and whether it is logarithmic, of a tuple."""
     bounds, scale = spelled[:2], list(spelled[2:])
     if len(bounds) < 2 or not all(map(_is_number, bounds)) or scale not in ([], ["log"]):
-        raise SpaceError(f"parameter {name!r} is {spelled!r}: {SPELLING}")
+        raise SpaceError(f"parameter {name!r} is {shown(spelled)}: {SPELLING}")
     low, high = bounds
     if low >= high:
         raise SpaceError(
-            f"parameter {name!r} is {spelled!r}: the low end must be below the high end; "
+            f"parameter {name!r} is {shown(spelled)}: the low end must be below the high end; "
             "write a plain value for a constant."
         )
     if scale and low <= 0:
-        raise SpaceError(f"parameter {name!r} is {spelled!r}: 'log' needs a low end above zero.")
+        raise SpaceError(
+            f"parameter {name!r} is {shown(spelled)}: 'log' needs a low end above zero."
+        )
     return low, high, bool(scale)

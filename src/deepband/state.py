@@ -21,12 +21,14 @@ from deepband.facts import (
     Fact,
     JobFinished,
     JobReleased,
+    JobsReopened,
     JobsStarted,
+    ObjectiveNamed,
     RunStarted,
     StudyCreated,
 )
 from deepband.schedule import Cell, Schedule
-from deepband.strategies import NOBODY, Contest, Strategy, promoted, strategy_named
+from deepband.strategies import NOBODY, Contest, discarding, promoted, strategy_named
 
 
 @dataclass(slots=True)
@@ -64,6 +66,9 @@ class Front:
 
     def release(self, index: int) -> None:
         self.running.remove(index)
+        self.reopen(index)
+
+    def reopen(self, index: int) -> None:
         insort(self.waiting, index, key=neg)
 
     def finish(self, index: int) -> None:
@@ -92,6 +97,7 @@ class State:
     created: StudyCreated
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
+        self.objective: str | None = None
         self.runs: list[Run] = []
         self.fronts: list[Front] = []
         """By bracket, of the current run."""
@@ -120,7 +126,8 @@ class State:
 
     def contest(self, run: Run, bracket: int, rung: int) -> Contest:
         """Who competes in the run to leave a rung on which all who arrived are evaluated."""
-        strategy: Strategy = strategy_named(run.strategy)
+        # The first run meets nobody from before: any strategy is plain Hyperband in it.
+        strategy = discarding if run.strategy is None else strategy_named(run.strategy)
         return strategy(
             run.arrived[bracket, rung],
             self.before(run, bracket, rung),
@@ -141,12 +148,16 @@ class State:
     def _study_created(self, fact: StudyCreated) -> None:
         self.created = fact
 
+    def _objective_named(self, fact: ObjectiveNamed) -> None:
+        self.objective = fact.objective
+
     def _run_started(self, fact: RunStarted) -> None:
         created = self.created
         if self.runs:
-            rung = self.schedule.rung_of(fact.max_budget)
-            assert rung is not None, f"{fact.max_budget} is no deepening of {self.schedule}"
-            schedule = self.schedule.deepened(rung - self.schedule.top)
+            schedule = self.schedule.deepened()
+            while schedule.max_budget < fact.max_budget:
+                schedule = schedule.deepened()
+            assert schedule.max_budget == fact.max_budget, f"{fact} does not deepen {self.run}"
         else:
             schedule = Schedule.of(created.eta, created.min_budget, created.max_budget)
         rungs = range(schedule.top + 1)
@@ -185,6 +196,13 @@ class State:
         if not front.waiting and not front.running:
             self._climb(bracket)
 
+    def _jobs_reopened(self, fact: JobsReopened) -> None:
+        for bracket, index, rung in fact.jobs:
+            front = self.fronts[bracket]
+            told = self.results[bracket, rung].pop(index)
+            assert (front.rung, told.loss) == (rung, None), f"{told} cannot be taken back"
+            front.reopen(index)
+
     def _arrive(self, bracket: int, rung: int, indices: frozenset[int]) -> None:
         """Put a front on a rung, and on the next ones while nothing is left to evaluate."""
         self.run.arrived[bracket, rung] = indices
@@ -215,4 +233,6 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     JobsStarted: State._jobs_started,
     JobReleased: State._job_released,
     JobFinished: State._job_finished,
+    JobsReopened: State._jobs_reopened,
+    ObjectiveNamed: State._objective_named,
 }

@@ -27,6 +27,10 @@ class Contest(NamedTuple):
     kept: Indices
     pool: Indices
 
+    def free(self, places: int) -> int:
+        """How many of the places on the rung above the pool competes for."""
+        return max(0, places - len(self.kept))
+
 
 def discarding(arrived: Indices, before: Indices, above: Indices) -> Contest:
     """Decide anew, as a fresh run would: earlier promotions count for nothing."""
@@ -51,19 +55,17 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
-def strategy_named(name: str | None) -> Strategy:
-    """The strategy of a run; the first run has no name and needs none."""
-    if name is None:
-        return discarding
-    if name not in STRATEGIES:
+def strategy_named(name: str) -> Strategy:
+    """The strategy of this name."""
+    if not isinstance(name, str) or name not in STRATEGIES:
         raise UnknownNameError("strategy", name, STRATEGIES)
     return STRATEGIES[name]
 
 
 def promoted(contest: Contest, losses: Mapping[int, float | None], places: int) -> frozenset[int]:
     """Who goes up, given the losses on this rung and the places on the rung above."""
-    free = max(0, places - len(contest.kept))
-    return frozenset(contest.kept).union(ranked(contest.pool, losses)[:free])
+    best = ranked(contest.pool, losses)[: contest.free(places)]
+    return frozenset(contest.kept).union(best)
 
 
 def ranked(pool: Indices, losses: Mapping[int, float | None]) -> list[int]:

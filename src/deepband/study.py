@@ -2,112 +2,69 @@
 
 from __future__ import annotations
 
-import secrets
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from numbers import Integral
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from operator import index
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepband import explain as explaining
 from deepband import hyperband, report
 from deepband import quote as quoting
+from deepband.checkpoints import Checkpoints, Keep
+from deepband.drawing import Drawer
 from deepband.errors import (
     ClosedError,
-    DeepbandError,
     InputError,
     JobError,
     SmallSpaceWarning,
+    StorageError,
     UnfinishedError,
+    shown,
 )
 from deepband.facts import (
-    ConfigsDrawn,
     Fact,
     JobFinished,
     JobKey,
     JobReleased,
+    JobsReopened,
     JobsStarted,
+    ObjectiveNamed,
     RunStarted,
-    StudyCreated,
 )
-from deepband.records import Evaluation, Job
-from deepband.results import read_result
-from deepband.samplers import Sampler, make_sampler
-from deepband.schedule import Budget, Schedule, as_number, read_budget
+from deepband.loop import Limits, Loop
+from deepband.objective import Objective
+from deepband.records import Attempt, Evaluation, Job
+from deepband.results import read_any_result, read_result
+from deepband.schedule import Budget, as_number
 from deepband.space import Space
 from deepband.state import State
-from deepband.storage import MemoryStorage, Storage
+from deepband.storage import SqliteStorage, Storage
 from deepband.strategies import strategy_named
 
-if TYPE_CHECKING:
-    from ConfigSpace import ConfigurationSpace
 
-CHUNK = 64
-
-
-def open_study(
-    storage: str | None = None,
-    *,
-    space: ConfigurationSpace | Mapping[str, Any],
-    max_budget: Budget,
-    min_budget: Budget = 1,
-    eta: int = 3,
-    seed: int = 0,
-    maximize: bool = False,
-    integer_budgets: bool = False,
-    sampler: str | Sampler = "uniform",
-) -> Study:
-    """Open a study, kept in memory.
-
-    Hyperband runs between `min_budget` and `max_budget`, in whatever unit the objective
-    understands, with `eta` times the budget from rung to rung. Where the budgets between them
-    are not whole, `integer_budgets` floors what jobs carry; costs count the exact ones.
-
-    >>> study = open_study(space={"lr": (1e-4, 1e-1, "log")}, max_budget=9)
-    >>> while job := study.ask():
-    ...     study.tell(job, abs(job.config["lr"] - 0.01) / job.budget)
-    >>> study.done, len(study.evaluations)
-    (True, 22)
-    """
-    if storage not in (None, ":memory:"):
-        raise InputError(f"storage is {storage!r}: leave it out or give ':memory:'.")
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        raise InputError(f"seed is {seed!r}: give a whole number of 0 or more.")
-    schedule = Schedule.of(eta, min_budget, max_budget)
-    if integer_budgets and schedule.unit < 1:
-        raise InputError(
-            f"integer_budgets would floor the smallest budget, {as_number(schedule.unit)}, to "
-            "zero: choose another unit, or a min_budget of 1 or more."
-        )
-    sampler_name, sampler = make_sampler(sampler, CHUNK)
-    parameters = Space(space)
-    created = StudyCreated(
-        study=secrets.token_hex(8),
-        space=parameters.describe(),
-        eta=schedule.eta,
-        min_budget=read_budget("min_budget", min_budget),
-        max_budget=read_budget("max_budget", max_budget),
-        seed=int(seed),
-        maximize=bool(maximize),
-        integer_budgets=bool(integer_budgets),
-        sampler=sampler_name,
-        chunk=CHUNK,
-    )
-    kept = MemoryStorage()
-    kept.append([created, RunStarted(0, schedule.max_budget, None)])
-    return Study(kept, parameters, sampler)
+def fold(storage: Storage, facts: Iterable[Fact]) -> State:
+    """The state that stored facts lead to; facts that do not fit together are a damaged file."""
+    try:
+        return State(facts)
+    except (AssertionError, LookupError, ValueError) as error:
+        path = getattr(storage, "path", "the study")
+        raise StorageError(path, f"is damaged, its facts do not fit: {error}.") from error
 
 
 class Study:
     """A study that is open. Made by `open_study`; used by one thread."""
 
-    def __init__(self, storage: Storage, space: Space, sampler: Sampler) -> None:
+    def __init__(self, storage: Storage, state: State, drawer: Drawer, keep: Keep) -> None:
         self._storage = storage
-        self._space = space
-        self._sampler = sampler
-        self._state = State(storage.load())
+        self._state = state
+        self._drawer = drawer
+        self._keep = keep
         self._closed = False
-        self._observed: tuple[int, Sequence[Evaluation]] = (0, ())
+        self._temporary: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Study:
         return self
@@ -134,15 +91,19 @@ class Study:
 
         None does not mean that the run is done: it may wait for jobs that are running.
         """
+        self._drive()
         key = hyperband.next_job(self._state)
         return None if key is None else self._hand_out([key])[0]
 
     def ask_all(self) -> list[Job]:
         """All jobs that can start now, handed out once."""
-        return self._hand_out(list(hyperband.ready_jobs(self._state)))
+        self._drive()
+        keys = list(hyperband.ready_jobs(self._state))
+        return self._hand_out(keys) if keys else []
 
     def release(self, job: Job) -> None:
         """Offer a job that was asked for again, because nobody runs it any more."""
+        self._drive()
         key = self._check_open(job)
         if job.index in self._state.fronts[job.bracket].running:
             self._record([JobReleased(key)])
@@ -158,15 +119,57 @@ class Study:
 
     def tell_all(self, pairs: Iterable[tuple[Job, object]]) -> None:
         """Record many results together: all of them, or none if it raises."""
-        run, maximize = self._state.run.number, self._state.created.maximize
-        finished: dict[JobKey, JobFinished] = {}
-        for job, result in pairs:
-            outcome = read_result(result, maximize)
-            key = self._check_open(job)
-            if key in finished:
-                raise JobError(*key, "it stands twice in what is told.")
-            finished[key] = JobFinished(*key, run, *outcome)
-        self._record([*self._draw_for(finished), *finished.values()])
+        self._drive()
+        maximize = self.maximize
+        try:
+            paired = [(job, result) for job, result in pairs]
+        except (TypeError, ValueError):
+            raise InputError("tell_all takes pairs: [(job, result), ...].") from None
+        self._finish(
+            (job, (*read_result(result, maximize), None, None, None)) for job, result in paired
+        )
+
+    def tell_attempts(self, attempts: Iterable[Attempt]) -> None:
+        """Record what came of running jobs; what is no result is a failed evaluation."""
+        self._drive()
+        maximize = self.maximize
+        self._finish(
+            (job, (*read_any_result(result, maximize), *how)) for job, result, *how in attempts
+        )
+
+    def retry_failed(self) -> int:
+        """Take back failed evaluations on rungs that are not decided yet, and offer their jobs
+        again. Returns how many; failures that decided a promotion stay."""
+        self._drive()
+        failed = tuple(hyperband.failed_jobs(self._state))
+        if failed:
+            self._record([JobsReopened(failed)])
+        return len(failed)
+
+    def optimize(
+        self,
+        objective: Objective,
+        *,
+        max_seconds: float | None = None,
+        max_cost: float | None = None,
+        on_record: Callable[[], None] | None = None,
+    ) -> None:
+        """Evaluate jobs in this process until the run is done or a limit is reached.
+
+        `objective(config, budget)` or `objective(config, budget, context)` returns what `tell`
+        takes; what it raises is a failed evaluation. See `deepband.Context` for checkpoints,
+        seeds and learning curves. No job is started after `max_seconds`, nor one that would
+        bring what this call trains, in units of budget, beyond `max_cost`.
+        """
+        self._drive()
+        loop = Loop(self, objective, self.checkpoints, self._keep, on_record)
+        loop.run(Limits(max_seconds, max_cost))
+
+    def name_objective(self, objective: str) -> None:
+        """Note what is evaluated, such as "train.py:objective"."""
+        self._drive()
+        if objective != self._state.objective:
+            self._record([ObjectiveNamed(objective)])
 
     @property
     def done(self) -> bool:
@@ -177,6 +180,8 @@ class Study:
         """Let go of the storage. Closing twice does nothing."""
         self._closed = True
         self._storage.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     # Going deeper
 
@@ -190,6 +195,7 @@ class Study:
         schedule = hyperband.deepened(self._state, to)
         if schedule == self._state.schedule:
             return
+        self._drive()
         self._check_done("deepen")
         number = self._state.run.number + 1
         self._record([RunStarted(number, schedule.max_budget, strategy)])
@@ -201,6 +207,32 @@ class Study:
         return quoting.quote(self._state, strategy, hyperband.deepened(self._state, to))
 
     # Looking at it
+
+    @property
+    def state(self) -> State:
+        """All that is known, for reports: to be read, not changed."""
+        return self._state
+
+    @property
+    def maximize(self) -> bool:
+        return self._state.created.maximize
+
+    @property
+    def objective(self) -> str | None:
+        """What is evaluated, as text such as "train.py:objective", if it was named."""
+        return self._state.objective
+
+    @property
+    def space(self) -> Space:
+        return self._drawer.space
+
+    @cached_property
+    def checkpoints(self) -> Checkpoints:
+        """Where training state is kept: beside the study file, or in a temporary folder."""
+        if isinstance(self._storage, SqliteStorage):
+            return Checkpoints(self._storage.files / "checkpoints")
+        self._temporary = TemporaryDirectory(prefix="deepband-")
+        return Checkpoints(Path(self._temporary.name))
 
     @property
     def best(self) -> Evaluation | None:
@@ -236,9 +268,9 @@ class Study:
         Warns when the space has fewer values than that.
         """
         plan = report.plan(self._state)
-        if self._space.size < plan.configs:
+        if self.space.size < plan.configs:
             warnings.warn(
-                f"the space has at most {self._space.size} different configs and the run needs "
+                f"the space has at most {self.space.size} different configs and the run needs "
                 f"{plan.configs}: some will be evaluated more than once. Widen the space, or "
                 "raise min_budget for fewer configs.",
                 SmallSpaceWarning,
@@ -248,59 +280,48 @@ class Study:
 
     # Within
 
-    def _record(self, facts: Sequence[Fact]) -> None:
-        """Keep facts, then let the state follow."""
+    def _drive(self) -> None:
+        """Become the one driver, before the first thing that is written."""
         if self._closed:
             raise ClosedError
+        if self._storage.lock():
+            self._state = fold(self._storage, self._storage.load())
+
+    def _finish(self, results: Iterable[tuple[Job, tuple[Any, ...]]]) -> None:
+        """Record results that were read."""
+        run = self._state.run.number
+        finished: dict[JobKey, JobFinished] = {}
+        for job, result in results:
+            key = self._check_open(job)
+            if key in finished:
+                raise JobError(*key, "it stands twice in what is told.")
+            finished[key] = JobFinished(*key, run, *result)
+        self._record([*self._drawer.missing(self._state, finished), *finished.values()])
+
+    def _record(self, facts: Sequence[Fact]) -> None:
+        """Keep facts, then let the state follow."""
         self._storage.append(facts)
         for fact in facts:
             self._state.apply(fact)
 
     def _hand_out(self, keys: Sequence[JobKey]) -> list[Job]:
         state = self._state
-        self._record([*self._draw_for(keys), JobsStarted(tuple(keys))])
+        self._record([*self._drawer.missing(self._state, keys), JobsStarted(tuple(keys))])
         configs, budgets, study = state.configs, state.run.budgets, state.created.study
         return [
             Job(bracket, index, rung, budgets[rung], dict(configs[bracket][index]), study)
             for bracket, index, rung in keys
         ]
 
-    def _draw_for(self, keys: Iterable[JobKey]) -> Iterator[ConfigsDrawn]:
-        """The configs that these jobs need and that are not drawn yet, in whole chunks."""
-        configs, chunk = self._state.configs, self._state.created.chunk
-        ends: dict[int, int] = {}
-        for bracket, index, _ in keys:
-            if index >= ends.get(bracket, len(configs[bracket])):
-                ends[bracket] = (index // chunk + 1) * chunk
-        for bracket, end in ends.items():
-            start, size = len(configs[bracket]), self._state.schedule.start_size(bracket)
-            yield self._draw(bracket, range(start, min(end, size)))
-
-    def _draw(self, bracket: int, indices: range) -> ConfigsDrawn:
-        seed = self._state.created.seed
-        drawn = self._sampler.draw(self._space, self._observations(), bracket, indices, seed)
-        if len(drawn) != len(indices):
-            raise DeepbandError(
-                f"the sampler {self._state.created.sampler!r} was asked for {len(indices)} "
-                f"configs and drew {len(drawn)}."
-            )
-        return ConfigsDrawn(bracket, indices.start, tuple(drawn))
-
-    def _observations(self) -> Sequence[Evaluation]:
-        """The evaluations of earlier runs, for a sampler that learns."""
-        run = self._state.run.number
-        if self._sampler.learns and self._observed[0] < run:
-            earlier = (each for each in report.evaluations(self._state) if each.run < run)
-            self._observed = (run, tuple(earlier))
-        return self._observed[1]
-
     def _check_open(self, job: Job) -> JobKey:
         if not isinstance(job, Job):
             raise InputError(
-                f"{job!r} is not a job: give what ask() handed out, or a deepband.Job made of "
-                "what was noted of it."
+                f"{shown(job)} is not a job: give what ask() handed out, or a deepband.Job made "
+                "of what was noted of it."
             )
         bracket, index, rung, *_, study = job
+        if not (type(bracket) is type(index) is type(rung) is int):
+            bracket, index, rung = _whole(job)
         if study and study != self._state.created.study:
             raise JobError(bracket, index, rung, "another study handed it out.")
         if not hyperband.is_open(self._state, bracket, index, rung):
@@ -312,3 +333,11 @@ class Study:
     def _check_done(self, action: str) -> None:
         if not self.done:
             raise UnfinishedError(action, hyperband.open_jobs(self._state))
+
+
+def _whole(job: Job) -> JobKey:
+    """The key of a job whose numbers came by another way, such as NumPy."""
+    try:
+        return index(job.bracket), index(job.index), index(job.rung)
+    except TypeError:
+        raise InputError(f"{shown(job)} is not a job: its numbers are not whole.") from None

@@ -14,9 +14,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 from deepband.errors import InputError
-from deepband.schedule import Schedule
+from deepband.schedule import Schedule, check_eta
 
 
 def necessary_budget(
@@ -32,7 +33,7 @@ def necessary_budget(
     of the three ways of deepening, run with this budget or more, returns an arm whose limit is
     within epsilon / 2 of the best.
     """
-    rounds = _ceil_log(len(limits), eta)
+    rounds = _ceil_log(len(limits), check_eta(eta))
     return eta * rounds * _hardest_arm(limits, gamma_inverse, epsilon, max_budget)
 
 
@@ -69,8 +70,8 @@ def efficient_fraction(n: int, n_old: int, R: int, s: int, eta: int) -> Fraction
 def discarding_fraction(n: int, n_old: int, R: int, s: int, eta: int) -> Fraction:
     """Theorem 2 b): at most this share of a rerun's pulls is what pID-SH or dID-SH needs.
 
-    Assumes what a) does. It is the worst case, in which no old arm is promoted again; it may
-    exceed 1, and never bounds less than what is really needed.
+    Assumes what a) does, and is undefined where a) is. It is the worst case, in which no old arm
+    is promoted again; it may exceed 1.
     """
     saved = (eta - 1) * ((s + 1) * eta**s + R * n_old) - (eta ** (s + 1) - 1) * (R + n)
     return 1 - Fraction(saved, _rerun_bound(n, R, s, eta))
@@ -111,6 +112,9 @@ def max_budget_condition(
         raise InputError(f"max_budget is {max_budget!r}: Theorem 3 needs one above eta, {eta}.")
     if len(limits) != eta**top:
         raise InputError(f"limits has {len(limits)} values: the largest bracket has {eta**top}.")
+    for name, share in (("alpha", alpha), ("delta", delta)):
+        if not 0 < share < 1:
+            raise InputError(f"{name} is {share!r}: give a number between 0 and 1.")
     samples = math.ceil(math.log(delta) / math.log(1 - alpha)) * (eta - 1) + 1
     log_of_log = math.log(math.log(max_budget, eta), eta)
     factorial = math.log(math.factorial(top + 1), eta) / (top + 1)
@@ -126,7 +130,7 @@ def _hardest_arm(
     max_budget: float,
 ) -> float:
     """max over i >= 2 of i * (1 + min(R, gamma_inverse(max(epsilon / 4, (nu_i - nu_1) / 2))))."""
-    if len(limits) < 2 or list(limits) != sorted(limits):
+    if len(limits) < 2 or not all(low <= high for low, high in pairwise(limits)):
         raise InputError("limits are two or more numbers in ascending order.")
     if not epsilon > 0:
         raise InputError(f"epsilon is {epsilon!r}: give a number above zero.")

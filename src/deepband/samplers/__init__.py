@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from deepband.errors import InputError, UnknownNameError
+from deepband.errors import InputError, UnknownNameError, shown
 from deepband.samplers.base import Sampler
 from deepband.samplers.uniform import Uniform
 
@@ -20,9 +20,9 @@ def make_sampler(given: str | Sampler, chunk: int) -> tuple[str, Sampler]:
         if given not in SAMPLERS:
             raise UnknownNameError("sampler", given, SAMPLERS)
         return given, SAMPLERS[given](chunk)
-    if not isinstance(given, Sampler):
+    if isinstance(given, type) or not isinstance(given, Sampler) or not callable(given.draw):
         raise InputError(
             f"a sampler is one of {', '.join(map(repr, SAMPLERS))} or has a method draw(space, "
-            f"observations, bracket, indices, seed) and `learns`; {given!r} has not."
+            f"observations, bracket, indices, seed) and `learns`; {shown(given)} has not."
         )
     return type(given).__name__, given

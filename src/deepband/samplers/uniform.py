@@ -30,11 +30,9 @@ class Uniform:
         indices: Sequence[int],
         seed: int,
     ) -> list[Config]:
-        chunks = {number: self._chunk(space, bracket, number, seed) for number in self._of(indices)}
+        numbers = {index // self.chunk for index in indices}
+        chunks = {number: self._chunk(space, bracket, number, seed) for number in numbers}
         return [chunks[index // self.chunk][index % self.chunk] for index in indices]
-
-    def _of(self, indices: Sequence[int]) -> list[int]:
-        return sorted({index // self.chunk for index in indices})
 
     def _chunk(self, space: Space, bracket: int, number: int, seed: int) -> list[Config]:
         import numpy as np

@@ -16,6 +16,9 @@ class MemoryStorage:
     def load(self) -> Iterable[Fact]:
         return tuple(self._facts)
 
+    def lock(self) -> bool:
+        return False
+
     def append(self, facts: Sequence[Fact]) -> None:
         self._facts.extend(fact for fact in facts if type(fact) not in (JobsStarted, JobReleased))
 

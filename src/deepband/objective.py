@@ -1,0 +1,87 @@
+"""Calling an objective: how it is called, what it is given, and what came of it."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from deepband.errors import InputError
+from deepband.records import Attempt, Job
+
+Objective: TypeAlias = Callable[..., object]
+"""`objective(config, budget)` or `objective(config, budget, context)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an objective may use beside its config and budget."""
+
+    seed: int
+    """A function of the study's seed, the bracket, the index and the rung: seed training with it
+    and it is repeatable."""
+    path: Path
+    """An empty folder to save into. It is kept when the result is recorded."""
+    previous: Path | None = None
+    """The folder that this config saved on the nearest lower rung, to be read only, or None."""
+    previous_budget: int | float = 0
+    """The budget of `previous`; 0 when there is none."""
+    previous_rung: int | None = None
+    partial: Path | None = None
+    """What an interrupted attempt at this very job had saved, or None."""
+    slot: int = 0
+    """The number of the worker, from 0: for CUDA_VISIBLE_DEVICES and the like."""
+    reported: list[tuple[float, float]] = field(default_factory=list)
+
+    def report(self, step: float, loss: float) -> None:
+        """Note a point of the learning curve; it is recorded with the result."""
+        self.reported.append((float(step), float(loss)))
+
+
+def takes_context(objective: Objective) -> bool:
+    """Whether an objective takes three arguments; one that takes neither two nor three raises."""
+    if not callable(objective):
+        raise InputError(f"the objective is {objective!r}: give a function (config, budget).")
+    try:
+        signature = inspect.signature(objective)
+    except (TypeError, ValueError):  # some builtins have none
+        return False
+    for count in (3, 2):
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            continue
+        return count == 3
+    raise InputError(
+        f"the objective takes {signature}: it must take (config, budget) or "
+        "(config, budget, context)."
+    )
+
+
+def evaluate(objective: Objective, job: Job, context: Context | None) -> Attempt:
+    """Run a job once. Whatever the objective raises, but for an interrupt, is its result."""
+    arguments: list[Any] = [dict(job.config), job.budget]
+    if context is not None:
+        arguments.append(context)
+    start = time.perf_counter()
+    result: object
+    try:
+        result = objective(*arguments)
+    except (Exception, SystemExit) as failure:
+        result = failure
+    seconds = time.perf_counter() - start
+    if context is None:
+        return Attempt(job, result, seconds)
+    curve = tuple(context.reported) or None
+    return Attempt(job, result, seconds, context.previous_rung, curve)
+
+
+def training_seed(seed: int, bracket: int, index: int, rung: int) -> int:
+    """The seed of a job, below 2**32 as most libraries want it."""
+    import numpy as np
+
+    sequence = np.random.SeedSequence(seed, spawn_key=(bracket, index, rung))
+    return int(sequence.generate_state(1)[0])

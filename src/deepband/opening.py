@@ -1,0 +1,177 @@
+"""Opening a study: settings are checked when it is made and compared when it is opened again."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from fractions import Fraction
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from deepband.checkpoints import read_keep
+from deepband.drawing import Drawer
+from deepband.errors import InputError, shown
+from deepband.facts import RunStarted, StudyCreated
+from deepband.samplers import Sampler, make_sampler
+from deepband.schedule import Budget, Schedule, as_number, read_budget
+from deepband.space import Space
+from deepband.state import State
+from deepband.storage import MemoryStorage, SqliteStorage, Storage
+from deepband.storage.codec import check_storable
+from deepband.study import Study, fold
+
+if TYPE_CHECKING:
+    from ConfigSpace import ConfigurationSpace
+
+CHUNK = 64
+
+
+class Settings(TypedDict):
+    """What a user gave; None is what was not given."""
+
+    space: ConfigurationSpace | Mapping[str, Any] | None
+    max_budget: Budget | None
+    min_budget: Budget | None
+    eta: int | None
+    seed: int | None
+    maximize: bool | None
+    integer_budgets: bool | None
+    sampler: str | Sampler | None
+
+
+def open_study(
+    storage: str | os.PathLike[str] | None = None,
+    *,
+    space: ConfigurationSpace | Mapping[str, Any] | None = None,
+    max_budget: Budget | None = None,
+    min_budget: Budget | None = None,
+    eta: int | None = None,
+    seed: int | None = None,
+    maximize: bool | None = None,
+    integer_budgets: bool | None = None,
+    sampler: str | Sampler | None = None,
+    keep: str = "newest",
+) -> Study:
+    """Make a study, or open one that is there.
+
+    `storage` is the path of a file such as "mlp.study" (beside which a folder "mlp.study.files" is
+    made), or None or ":memory:" for a study that ends with its process.
+
+    A new study needs `space` and `max_budget`. Hyperband runs between `min_budget` (1) and
+    `max_budget`, in whatever unit the objective understands, with `eta` (3) times the budget from
+    rung to rung. Where the budgets between them are not whole, `integer_budgets` floors what jobs
+    carry; costs count the exact ones. `seed` (0) decides every draw. A study that is there keeps
+    its settings: one that is given must be the same, and `max_budget` that of the first run.
+
+    `keep` says which checkpoints stay: "newest" of each config, "all", "none", or "top:20".
+
+    >>> study = open_study(space={"lr": (1e-4, 1e-1, "log")}, max_budget=9)
+    >>> while job := study.ask():
+    ...     study.tell(job, abs(job.config["lr"] - 0.01) / job.budget)
+    >>> study.done, len(study.evaluations)
+    (True, 22)
+    """
+    given = Settings(
+        space=space,
+        max_budget=max_budget,
+        min_budget=min_budget,
+        eta=eta,
+        seed=seed,
+        maximize=maximize,
+        integer_budgets=integer_budgets,
+        sampler=sampler,
+    )
+    kept = read_keep(keep)
+    in_memory = storage is None or storage == ":memory:"
+    opened: Storage = MemoryStorage() if in_memory else SqliteStorage(str(storage))
+    facts = list(opened.load())
+    if facts:
+        state = fold(opened, facts)
+        shaped, chosen = check_same(state.created, given)
+        return Study(opened, state, Drawer(state.created, shaped, chosen), kept)
+    created, shaped, chosen = create(given, storage or ":memory:")
+    if isinstance(opened, SqliteStorage):
+        check_storable(created.space)
+    facts = [created, RunStarted(0, created.max_budget, None)]
+    state = State(facts)
+    opened.lock()
+    opened.append(facts)
+    return Study(opened, state, Drawer(created, shaped, chosen), kept)
+
+
+def create(given: Settings, where: object) -> tuple[StudyCreated, Space, Sampler]:
+    """The settings of a new study, from what is given and the defaults."""
+    low, high, eta, seed = given["min_budget"], given["max_budget"], given["eta"], given["seed"]
+    if given["space"] is None or high is None:
+        name = "space" if given["space"] is None else "max_budget"
+        raise InputError(f"there is no study at {where} yet: give {name} to make one.")
+    low, eta = 1 if low is None else low, 3 if eta is None else eta
+    schedule = Schedule.of(eta, low, high)
+    if given["integer_budgets"] and schedule.unit < 1:
+        raise InputError(
+            f"integer_budgets would floor the smallest budget, {as_number(schedule.unit)}, to "
+            "zero: choose another unit, or a min_budget of 1 or more."
+        )
+    name, sampler = make_sampler(given["sampler"] or "uniform", CHUNK)
+    space = Space(given["space"])
+    created = StudyCreated(
+        study=secrets.token_hex(8),
+        space=space.describe(),
+        eta=schedule.eta,
+        min_budget=read_budget("min_budget", low),
+        max_budget=read_budget("max_budget", high),
+        seed=0 if seed is None else _seed(seed),
+        maximize=_switch("maximize", given["maximize"]),
+        integer_budgets=_switch("integer_budgets", given["integer_budgets"]),
+        sampler=name,
+        chunk=CHUNK,
+    )
+    return created, space, sampler
+
+
+def check_same(created: StudyCreated, given: Settings) -> tuple[Space | None, Sampler]:
+    """Raise an InputError that names both values where what is given differs from what is kept."""
+    _compare("eta", created.eta, given["eta"])
+    _compare("maximize", created.maximize, given["maximize"])
+    _compare("integer_budgets", created.integer_budgets, given["integer_budgets"])
+    if given["seed"] is not None:
+        _compare("seed", created.seed, _seed(given["seed"]))
+    for name, kept, budget in (
+        ("min_budget", created.min_budget, given["min_budget"]),
+        ("first max_budget", created.max_budget, given["max_budget"]),
+    ):
+        if budget is not None:
+            _compare(name, kept, read_budget(name, budget))
+    name, sampler = make_sampler(given["sampler"] or created.sampler, created.chunk)
+    _compare("sampler", created.sampler, name)
+    if given["space"] is None:
+        return None, sampler
+    space = Space(given["space"])
+    difference = Space.described(created.space).difference(space)
+    if difference:
+        raise InputError(f"the study was made with another space: {difference}. {_ADVICE}")
+    return space, sampler
+
+
+_ADVICE = "A study keeps its settings: leave it out, or open another study."
+
+
+def _compare(name: str, kept: object, given: object) -> None:
+    if given is not None and given != kept:
+        shown = [as_number(each) if isinstance(each, Fraction) else each for each in (kept, given)]
+        raise InputError(
+            f"the study was made with {name} {shown[0]!r}, and {shown[1]!r} is given. {_ADVICE}"
+        )
+
+
+def _seed(seed: int) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise InputError(f"seed is {shown(seed)}: give a whole number of 0 or more.")
+    return int(seed)
+
+
+def _switch(name: str, given: bool | None) -> bool:
+    if given not in (None, True, False):
+        raise InputError(f"{name} is {shown(given)}: give True or False.")
+    return bool(given)

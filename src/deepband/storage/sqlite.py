@@ -1,0 +1,226 @@
+"""Facts in an SQLite file: a study that lasts.
+
+A study is the file `mlp.study` and the folder `mlp.study.files`. One driver writes: it holds an
+operating-system lock on a side file, which ends with its process however it dies. Every commit
+is on the disk before `append` returns (rollback journal, synchronous EXTRA). Readers need no
+lock. Nothing in here executes what it reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import quote
+
+from filelock import FileLock, Timeout
+
+from deepband.errors import HeldError, StorageError
+from deepband.facts import Fact, JobReleased, JobsStarted
+from deepband.storage import codec
+
+BUSY_SECONDS = 30.0
+
+
+class SqliteStorage:
+    """The facts of one study in one file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.files = self.path.with_name(self.path.name + ".files")
+        self._lock = FileLock(
+            self.files / "lock", timeout=0, thread_local=False, fallback_to_soft=False
+        )
+        self._connection: sqlite3.Connection | None = None
+        self._loaded_commits = 0
+        self._notes: list[Fact] = []
+
+    def load(self) -> Iterable[Fact]:
+        self._check_path()
+        if not self.path.exists():
+            return []
+        try:
+            return self._read()
+        except sqlite3.OperationalError:
+            # A driver died in the middle of a commit and left its journal: someone who may
+            # write must roll it back first. If a driver lives, it has done so already.
+            if not self._journal.exists():
+                raise
+            self._roll_back()
+            return self._read()
+
+    def lock(self) -> bool:
+        if self._connection is not None:
+            return False
+        self._check_path()
+        self._acquire()
+        if not self.path.exists():
+            return False
+        try:
+            self._connection = self._connect("rw")
+            with self._complaints():
+                self._check_ours(self._connection, writing=True)
+                self._connection.execute("DELETE FROM running")
+                changed = _commits(self._connection) != self._loaded_commits
+        except BaseException:
+            self.close()
+            raise
+        return changed
+
+    def append(self, facts: Sequence[Fact]) -> None:
+        if all(isinstance(fact, JobsStarted | JobReleased) for fact in facts):
+            self._notes += facts  # never waited for: they go with the next commit
+            return
+        with self._complaints():
+            if self._connection is None:
+                self._create(facts)
+            else:
+                self._commit(self._connection, [*self._notes, *facts])
+        self._notes.clear()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._lock.release()
+
+    @property
+    def _journal(self) -> Path:
+        return self.path.with_name(self.path.name + "-journal")
+
+    def _check_path(self) -> None:
+        if self.path.is_symlink():
+            raise StorageError(self.path, "is a symbolic link. Give the path of the file itself.")
+        if self.path.exists() and not self.path.is_file():
+            raise StorageError(self.path, "is not a file. Give the path of a study file.")
+        if not self.path.parent.is_dir():
+            raise StorageError(self.path, f"the folder {self.path.parent} does not exist.")
+
+    def _read(self) -> list[Fact]:
+        with closing(self._connect("ro")) as connection, self._complaints():
+            connection.execute("BEGIN")  # one snapshot
+            self._check_ours(connection, writing=False)
+            try:
+                self._loaded_commits = _commits(connection)
+                return list(codec.read(connection))
+            except (ValueError, TypeError, KeyError) as error:
+                raise StorageError(self.path, f"is damaged: {error!r}.") from error
+
+    def _roll_back(self) -> None:
+        held = self._lock.is_locked
+        self._acquire()
+        try:
+            with closing(self._connect("rw")) as connection, self._complaints():
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        finally:
+            if not held:
+                self._lock.release()
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}"
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA foreign_keys = ON")
+        return connection
+
+    def _check_ours(self, connection: sqlite3.Connection, writing: bool) -> None:
+        """Refuse a file that is not a whole study, or that may not be written."""
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        size = self.path.stat().st_size
+        if size == 0:
+            raise StorageError(self.path, "is empty, not a study. Delete it or give another path.")
+        if application != codec.APPLICATION:
+            raise StorageError(self.path, "is an SQLite file, but not a deepband study.")
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        if size != page * pages:
+            raise StorageError(
+                self.path, f"is damaged: it should have {page * pages} bytes and has {size}."
+            )
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if writing and version > codec.FORMAT:
+            raise StorageError(
+                self.path,
+                f"was written by a newer deepband (format {version}; this one writes "
+                f"{codec.FORMAT}). It can be read, but not written: update deepband.",
+            )
+
+    def _create(self, facts: Sequence[Fact]) -> None:
+        """Make the file whole beside its place, then put it there: it exists with its first
+        facts or not at all."""
+        made = self.files / "new"
+        for leftover in (made, made.with_name("new-journal")):
+            leftover.unlink(missing_ok=True)
+        with closing(sqlite3.connect(made, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.executescript(codec.SCHEMA)
+            self._commit(connection, facts)
+        os.rename(made, self.path)
+        _sync_folder(self.path.parent)
+        self._connection = self._connect("rw")
+
+    def _commit(self, connection: sqlite3.Connection, facts: Sequence[Fact]) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for fact in facts:
+                codec.write(connection, fact)
+            connection.execute("UPDATE studies SET commits = commits + 1")
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+
+    def _acquire(self) -> None:
+        try:
+            self.files.mkdir(exist_ok=True)
+            self._lock.acquire()
+        except Timeout:
+            raise HeldError(self.path, self._holder()) from None
+        except OSError as error:
+            raise StorageError(self.path, f"cannot be locked for writing: {error}.") from error
+        since = datetime.now().astimezone().isoformat(timespec="seconds")
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+        with suppress(OSError):  # only for the message of whoever comes second
+            (self.files / "driver.json").write_text(json.dumps(holder))
+
+    def _holder(self) -> Mapping[str, object]:
+        try:
+            holder = json.loads((self.files / "driver.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return holder if isinstance(holder, dict) else {}
+
+    @contextmanager
+    def _complaints(self) -> Iterator[None]:
+        """Say what an error of SQLite means for the study."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if self._connection is None and self._journal.exists():
+                raise  # a reader that met a hot journal: `load` knows what to do
+            raise StorageError(
+                self.path, f"cannot be used now: {error}. Nothing of the last step was kept."
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise StorageError(self.path, f"is not a whole study file: {error}.") from error
+
+
+def _commits(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT commits FROM studies").fetchone()
+    return int(row[0])
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename in a folder last."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
