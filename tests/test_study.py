@@ -116,8 +116,8 @@ def test_a_job_can_be_a_key_and_its_numbers_may_be_of_numpy() -> None:
     study = open_study()
     jobs = {job: job.key for job in study.ask_all()}
     assert len(jobs) == 17
-    numbers: list[Any] = [np.int64(0), np.int32(1), np.int64(0)]
-    study.tell(Job(*numbers, budget=1, config={}), 0.5)
+    numbers: list[Any] = [np.int64(0), np.int32(1), np.int64(0), 1, {}]
+    study.tell(Job(*numbers), 0.5)
     assert study.evaluations[0].index == 1
 
 

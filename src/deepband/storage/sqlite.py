@@ -62,8 +62,8 @@ class SqliteStorage:
         if not self.path.exists():
             return False
         try:
-            self._connection = self._connect("rw")
             with self._complaints():
+                self._connection = self._connect("rw")
                 self._check_ours(self._connection, writing=True)
                 self._connection.execute("DELETE FROM running")
                 changed = _commits(self._connection) != self._loaded_commits
@@ -102,7 +102,7 @@ class SqliteStorage:
             raise StorageError(self.path, f"the folder {self.path.parent} does not exist.")
 
     def _read(self) -> list[Fact]:
-        with closing(self._connect("ro")) as connection, self._complaints():
+        with self._complaints(), closing(self._connect("ro")) as connection:
             connection.execute("BEGIN")  # one snapshot
             self._check_ours(connection, writing=False)
             try:
@@ -115,7 +115,7 @@ class SqliteStorage:
         held = self._lock.is_locked
         self._acquire()
         try:
-            with closing(self._connect("rw")) as connection, self._complaints():
+            with self._complaints(), closing(self._connect("rw")) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         finally:
             if not held:
@@ -124,9 +124,13 @@ class SqliteStorage:
     def _connect(self, mode: str) -> sqlite3.Connection:
         uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute("PRAGMA foreign_keys = ON")
+        try:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     def _check_ours(self, connection: sqlite3.Connection, writing: bool) -> None:

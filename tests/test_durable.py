@@ -1,0 +1,362 @@
+"""Studies in files: opened again, held, damaged, moved, full disks."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deepband
+from deepband import HeldError, InputError, SpaceError, StorageError, Study
+from deepband.storage import codec
+from driving import SPACE, finish, noisy
+
+
+def make(path: Path, **settings: Any) -> Study:
+    return deepband.open_study(path, **{"space": SPACE, "max_budget": 9, "eta": 3, **settings})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "mlp.study"
+
+
+def python(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start another process that runs this code."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+HOLD = """
+    import sys, time, deepband
+    study = deepband.open_study(sys.argv[1])
+    study.ask()
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_study_goes_on_where_it_was(path: Path) -> None:
+    with make(path, seed=3) as study:
+        jobs = study.ask_all()
+        study.tell_all([(job, job.index) for job in jobs[:5]])
+    with deepband.open_study(path) as study:
+        assert len(study.evaluations) == 5
+        again = study.ask_all()
+        assert [job.key for job in again] == [job.key for job in jobs[5:]]
+        assert [job.config for job in again] == [job.config for job in jobs[5:]]
+        study.tell_all([(job, job.index) for job in jobs[5:]])
+        finish(study, lambda job: job.index)
+        study.deepen("efficient")
+    with deepband.open_study(path) as study:
+        finish(study, lambda job: job.index)
+        assert [run.cost for run in study.runs] == [78, 345]
+        assert study.best is not None
+
+
+def test_a_stored_study_equals_one_in_memory(path: Path) -> None:
+    memory = deepband.open_study(space=SPACE, max_budget=9)
+    with make(path) as stored:
+        for study in (memory, stored):
+            finish(study, noisy(1, failures=0.2))
+            study.deepen("preserving")
+            finish(study, noisy(1, failures=0.2))
+    assert deepband.open_study(path).evaluations == memory.evaluations
+    assert deepband.open_study(path).runs == memory.runs
+
+
+def test_reading_takes_no_lock_and_writes_nothing(path: Path) -> None:
+    with make(path):
+        reader = deepband.open_study(path)
+        assert reader.best is None
+        assert not reader.done
+        reader.plan()
+        reader.close()
+    before = path.read_bytes()
+    shutil.rmtree(path.with_name("mlp.study.files"))
+    deepband.open_study(path).close()
+    assert path.read_bytes() == before
+    assert not path.with_name("mlp.study.files").exists()
+
+
+def test_a_reader_that_starts_to_write_sees_what_came_since(path: Path) -> None:
+    first = make(path)
+    second = deepband.open_study(path)
+    job = first.ask()
+    assert job is not None
+    first.tell(job, 0.5)
+    first.close()
+    other = second.ask()
+    assert other is not None
+    assert other.index == 1
+    assert len(second.evaluations) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"eta": 2}, "made with eta 3, and 2 is given"),
+        ({"min_budget": 3}, "made with min_budget 1, and 3 is given"),
+        ({"max_budget": 27}, "made with first max_budget 9, and 27 is given"),
+        ({"seed": 1}, "made with seed 0, and 1 is given"),
+        ({"maximize": True}, "made with maximize False, and True is given"),
+        ({"integer_budgets": True}, "made with integer_budgets False"),
+        ({"space": {"x": (0.0, 2.0)}}, r"parameter 'x' was .*1\.0.*, now .*2\.0"),
+        ({"space": {"x": (0.0, 1.0), "y": (1, 2)}}, "parameter 'y' was not there, now"),
+        ({"sampler": "unifrom"}, "Did you mean 'uniform'"),
+        ({"keep": "top"}, "keep is 'top': give 'newest'"),
+    ],
+)
+def test_other_settings_are_refused_and_both_are_shown(
+    path: Path, given: dict[str, Any], message: str
+) -> None:
+    make(path).close()
+    with pytest.raises(InputError, match=message):
+        deepband.open_study(path, **given)
+    same = {"space": SPACE, "eta": 3, "min_budget": 1.0, "max_budget": 9, "seed": 0}
+    deepband.open_study(path, **same, maximize=False, sampler="uniform")  # type: ignore[arg-type]
+
+
+def test_max_budget_is_compared_with_the_first_run_s(path: Path) -> None:
+    with make(path) as study:
+        finish(study, noisy(0))
+        study.deepen("efficient")
+    make(path).close()
+    assert deepband.open_study(path).max_budget == 27
+
+
+@pytest.mark.parametrize("missing", ["space", "max_budget"])
+def test_a_new_study_needs_a_space_and_a_max_budget(path: Path, missing: str) -> None:
+    with pytest.raises(InputError, match=f"no study at .*mlp.study yet: give {missing}"):
+        make(path, **{missing: None})
+    assert list(path.parent.iterdir()) == []
+
+
+def test_choices_that_a_file_cannot_keep_are_refused(path: Path) -> None:
+    for choice in (object(), (1, 2), float("inf"), [(1,)]):
+        with pytest.raises(SpaceError, match="parameter 'x' has the value"):
+            make(path, space={"x": [choice, "b"]})
+    make(path, space={"x": [None, 1, 0.5, "a", False, [1, [2]]]}).close()
+    assert list(path.parent.iterdir()) == [path, path.with_name("mlp.study.files")] or path.exists()
+
+
+def test_a_second_driver_is_told_who_holds_the_study(path: Path) -> None:
+    make(path).close()
+    other = python(HOLD, path)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        study = deepband.open_study(path)
+        start = time.monotonic()
+        with pytest.raises(HeldError, match=f"held by process {other.pid} on host .* since 20"):
+            study.ask()
+        os.kill(other.pid, signal.SIGSTOP)  # a laptop that sleeps still holds it
+        with pytest.raises(HeldError):
+            study.ask()
+        assert time.monotonic() - start < 10
+        assert study.best is None  # reading goes on
+        os.kill(other.pid, signal.SIGKILL)
+        other.wait()
+        assert study.ask() is not None  # nothing to clean up
+    finally:
+        other.kill()
+        other.communicate()
+
+
+def test_a_child_of_a_dead_driver_does_not_hold_the_study(path: Path) -> None:
+    make(path).close()
+    driver = python(
+        """
+        import os, sys, time, deepband
+        study = deepband.open_study(sys.argv[1])
+        study.ask()
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+        print(child, flush=True)
+        time.sleep(60)
+        """,
+        path,
+    )
+    assert driver.stdout is not None
+    child = int(driver.stdout.readline())
+    try:
+        driver.kill()
+        driver.wait()
+        os.kill(child, 0)
+        assert deepband.open_study(path).ask() is not None
+    finally:
+        os.kill(child, signal.SIGKILL)
+        driver.communicate()
+
+
+def test_what_is_no_study_is_refused_and_left_alone(path: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.study"
+    make(whole).close()
+    foreign = sqlite3.connect(tmp_path / "foreign.study")
+    foreign.execute("CREATE TABLE t (x)")
+    foreign.commit()
+    foreign.close()
+    (tmp_path / "empty.study").touch()
+    (tmp_path / "text.study").write_text("hello " * 1000)
+    (tmp_path / "folder.study").mkdir()
+    (tmp_path / "link.study").symlink_to(whole)
+    (tmp_path / "dangling.study").symlink_to(tmp_path / "nowhere")
+    for name, message in {
+        "foreign": "not a deepband study",
+        "empty": "is empty",
+        "text": "is not a whole study file: file is not a database",
+        "folder": "is not a file",
+        "link": "symbolic link",
+        "dangling": "symbolic link",
+    }.items():
+        bad = tmp_path / f"{name}.study"
+        before = bad.read_bytes() if bad.is_file() else None
+        with pytest.raises(StorageError, match=message) as caught:
+            make(bad)
+        assert caught.value.path == bad
+        assert before == (bad.read_bytes() if bad.is_file() else None)
+    with pytest.raises(StorageError, match="does not exist"):
+        make(tmp_path / "no" / "folder.study")
+
+
+def test_a_file_cut_anywhere_is_refused_and_left_alone(path: Path) -> None:
+    with make(path, max_budget=81) as study:
+        finish(study, noisy(0))
+    whole = path.read_bytes()
+    page = 4096
+    assert len(whole) > 8 * page
+    for size in [*range(page, len(whole), page), 1, 100, page + 7, len(whole) - 1]:
+        path.write_bytes(whole[:size])
+        with pytest.raises(StorageError):
+            make(path, max_budget=81)
+        assert path.read_bytes() == whole[:size]
+    path.write_bytes(whole)
+    assert deepband.open_study(path).done
+
+
+def test_a_file_with_rows_that_do_not_fit_is_refused(path: Path) -> None:
+    with make(path) as study:
+        finish(study, noisy(0))
+    connection = sqlite3.connect(path)
+    connection.execute("DELETE FROM evaluations WHERE bracket = 0 AND rung = 0 AND loss IS NOT 7")
+    connection.commit()
+    connection.close()
+    with pytest.raises(StorageError, match="is damaged, its facts do not fit"):
+        deepband.open_study(path)
+
+
+def test_a_file_of_a_newer_version_is_read_and_not_written(path: Path) -> None:
+    with make(path) as study:
+        finish(study, noisy(0))
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {codec.FORMAT + 1}")
+    connection.execute("ALTER TABLE evaluations ADD COLUMN added TEXT")
+    connection.close()
+    study = deepband.open_study(path)
+    assert len(study.evaluations) == 22
+    with pytest.raises(StorageError, match=f"format {codec.FORMAT + 1}; this one writes"):
+        study.deepen("efficient")
+
+
+def test_the_tables_can_be_queried_by_a_person(path: Path) -> None:
+    with make(path) as study:
+        jobs = study.ask_all()
+        study.tell(jobs[0], {"loss": 0.25, "accuracy": 0.9})
+        study.tell(jobs[1], RuntimeError("no"))
+        connection = sqlite3.connect(path)
+        rows = connection.execute(
+            'SELECT bracket, "index", rung, run, loss, error, metrics FROM evaluations'
+        ).fetchall()
+        assert rows == [
+            (0, 0, 0, 0, 0.25, None, '{"accuracy":0.9}'),
+            (0, 1, 0, 0, None, "RuntimeError: no", None),
+        ]
+        ((config,),) = connection.execute(
+            'SELECT config FROM configs WHERE bracket = 0 AND "index" = 1'
+        )
+        assert json.loads(config) == jobs[1].config
+        assert connection.execute("SELECT count(*) FROM running").fetchone() == (15,)
+        ((journal,),) = connection.execute("PRAGMA journal_mode")
+        assert journal in ("delete", "truncate")
+        connection.close()
+
+
+def test_a_moved_study_goes_on(path: Path, tmp_path: Path) -> None:
+    def train(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
+        (context.path / "state").write_text(str(budget))
+        assert (context.previous is None) == (context.previous_budget == 0)
+        if context.previous is not None:
+            assert (context.previous / "state").read_text() == str(context.previous_budget)
+        return float(config["x"])
+
+    with make(path) as study:
+        study.optimize(train)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("mlp.study", "mlp.study.files"):
+        shutil.move(path.with_name(name), elsewhere / name)
+    with deepband.open_study(elsewhere / "mlp.study") as study:
+        study.deepen("efficient")
+        study.optimize(train)
+        assert all(run.trained == run.cost_resumed for run in study.runs)
+
+
+def test_a_full_disk_is_said_and_nothing_is_lost(path: Path) -> None:
+    """A limit on file sizes stands in for the disk; it is lifted again and all goes on."""
+    done = python(
+        """
+        import resource, sys, deepband
+        path, space = sys.argv[1], {"x": (0.0, 1.0)}
+        study = deepband.open_study(path, space=space, max_budget=81)
+        size = (lambda: __import__("os").path.getsize(path))
+        told = 0
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size() + 4096, resource.RLIM_INFINITY))
+        try:
+            while job := study.ask():
+                study.tell(job, job.config["x"])
+                told += 1
+            print("no error")
+        except deepband.StorageError as error:
+            print(told, len(study.evaluations), error)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        while job := study.ask():
+            study.tell(job, job.config["x"])
+        # The job that was handed out when the disk was full is open still.
+        print(len(study.evaluations))
+        """,
+        path,
+    )
+    out, err = done.communicate(timeout=60)
+    assert done.returncode == 0, err
+    first, last = out.splitlines()
+    told, known, message = first.split(" ", 2)
+    assert told == known
+    assert "cannot be used now" in message
+    study = deepband.open_study(path)
+    assert len(study.evaluations) == int(last)
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_spent(tmp_path: Path) -> None:
+    (tmp_path / "mlp.study.files").write_text("in the way")
+    with pytest.raises(StorageError, match="cannot be locked for writing"):
+        make(tmp_path / "mlp.study")
+
+
+def test_limits_of_files_are_as_before() -> None:
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
