@@ -41,7 +41,8 @@ def main(path: str, ledger: Path) -> None:
     def train(config: dict[str, Any], budget: int, context: deepband.Context) -> Any:
         return objective(ledger, config, budget, context)
 
-    with deepband.open_study(path, **SETTINGS) as study:
+    settings = {} if Path(path).exists() else SETTINGS
+    with deepband.open_study(path, **settings) as study:
         study.optimize(train)
         study.deepen("preserving", to=81)
         study.optimize(train)

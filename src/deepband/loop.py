@@ -51,13 +51,12 @@ class Loop:
         self,
         study: Study,
         objective: Objective,
-        checkpoints: Checkpoints,
         keep: Keep,
         on_record: Callable[[], None] | None = None,
     ) -> None:
         self.study = study
         self.objective = objective
-        self.checkpoints = checkpoints if takes_context(objective) else None
+        self.checkpoints = study.checkpoints if takes_context(objective) else None
         self.keep = keep
         self.on_record = on_record
         self._doubted: list[Attempt] = []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from operator import index
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any
 
@@ -64,7 +66,8 @@ class Study:
         self._drawer = drawer
         self._keep = keep
         self._closed = False
-        self._temporary: TemporaryDirectory[str] | None = None
+        self._forget: Callable[[], object] | None = None
+        """Removes the temporary checkpoints of a study in memory."""
 
     def __enter__(self) -> Study:
         return self
@@ -162,7 +165,7 @@ class Study:
         bring what this call trains, in units of budget, beyond `max_cost`.
         """
         self._drive()
-        loop = Loop(self, objective, self.checkpoints, self._keep, on_record)
+        loop = Loop(self, objective, self._keep, on_record)
         loop.run(Limits(max_seconds, max_cost))
 
     def name_objective(self, objective: str) -> None:
@@ -180,8 +183,8 @@ class Study:
         """Let go of the storage. Closing twice does nothing."""
         self._closed = True
         self._storage.close()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        if self._forget is not None:
+            self._forget()
 
     # Going deeper
 
@@ -231,8 +234,9 @@ class Study:
         """Where training state is kept: beside the study file, or in a temporary folder."""
         if isinstance(self._storage, SqliteStorage):
             return Checkpoints(self._storage.files / "checkpoints")
-        self._temporary = TemporaryDirectory(prefix="deepband-")
-        return Checkpoints(Path(self._temporary.name))
+        folder = mkdtemp(prefix="deepband-")
+        self._forget = weakref.finalize(self, rmtree, folder, ignore_errors=True)
+        return Checkpoints(Path(folder))
 
     @property
     def best(self) -> Evaluation | None:

@@ -1,0 +1,227 @@
+"""Checkpoints: handed on from rung to rung, never trusted when damaged, kept as told."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deepband
+from deepband import Context, InputError, Study
+from deepband.checkpoints import read_keep
+
+Objective = Callable[[dict[str, Any], float, Context], float]
+
+
+def train(config: dict[str, Any], budget: float, context: Context) -> float:
+    """Saves the budget it has reached, and says so if it was handed something else."""
+    assert list(context.path.iterdir()) == []
+    if context.previous is None:
+        assert context.previous_budget == 0
+    else:
+        reached = (context.previous / "deep" / "state").read_text()
+        assert float(reached) == context.previous_budget
+        assert context.previous_budget < budget
+    (context.path / "deep").mkdir()
+    (context.path / "deep" / "state").write_text(str(budget))
+    return float(config["x"])
+
+
+def open_study(path: Path | None = None, **settings: Any) -> Study:
+    settings = {"space": {"x": (0.0, 1.0)}, "max_budget": 9, **settings}
+    return deepband.open_study(path, **settings)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.study"
+
+
+def folders(study: Study) -> set[tuple[int, int, int]]:
+    return set(study.checkpoints.kept())
+
+
+def newest(study: Study) -> set[tuple[int, int, int]]:
+    top: dict[tuple[int, int], int] = {}
+    for each in study.evaluations:
+        top[each.bracket, each.index] = max(each.rung, top.get((each.bracket, each.index), 0))
+    return {(bracket, index, rung) for (bracket, index), rung in top.items()}
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_training_goes_on_from_the_rung_below(path: Path, stored: bool) -> None:
+    study = open_study(path if stored else None)
+    study.optimize(train)
+    study.deepen("efficient")
+    study.optimize(train)
+    for each in study.evaluations:
+        assert each.resumed_from == (each.rung - 1 if each.rung > each.bracket else None)
+    assert [run.trained for run in study.runs] == [run.cost_resumed for run in study.runs]
+    assert folders(study) == newest(study)
+    study.close()
+    assert study.checkpoints.folder.exists() == stored
+
+
+def test_an_objective_that_saves_nothing_leaves_nothing(path: Path) -> None:
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        assert context.previous is None
+        return 1.0
+
+    study = open_study(path)
+    study.optimize(objective)
+    assert folders(study) == set()
+    assert [run.trained for run in study.runs] == [run.cost for run in study.runs]
+
+
+def damage_by_deleting(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def damage_by_cutting(folder: Path) -> None:
+    (folder / "deep" / "state").write_text("")
+
+
+def damage_by_flipping(folder: Path) -> None:
+    file = folder / "deep" / "state"
+    file.write_text("".join(chr(ord(c) ^ 1) for c in file.read_text()))
+
+
+def damage_by_adding(folder: Path) -> None:
+    (folder / "more").write_text("x")
+
+
+def damage_the_manifest(folder: Path) -> None:
+    folder.with_suffix(".json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        damage_by_deleting,
+        damage_by_cutting,
+        damage_by_flipping,
+        damage_by_adding,
+        damage_the_manifest,
+    ],
+)
+@pytest.mark.parametrize("keep", ["newest", "all"])
+def test_a_damaged_checkpoint_is_not_trained_on(
+    path: Path, damage: Callable[[Path], None], keep: str
+) -> None:
+    with open_study(path, keep=keep) as study:
+        study.optimize(train)
+        best = study.best_at()
+        assert best is not None
+        key = (best.bracket, best.index, best.rung)
+        damage(study.checkpoints.path(key))
+        study.deepen("discarding")
+        study.optimize(train)
+        went_on = [
+            each
+            for each in study.evaluations
+            if (each.bracket, each.index, each.rung) == (*key[:2], key[2] + 1)
+        ]
+        assert len(went_on) == 1
+        wanted = key[2] - 1 if keep == "all" and key[2] > key[0] else None
+        assert went_on[0].resumed_from == wanted
+        assert study.runs[1].trained > study.runs[1].cost_resumed
+
+
+def test_an_interrupted_attempt_finds_what_it_had_saved(path: Path) -> None:
+    attempts: list[str | None] = []
+
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        assert list(context.path.iterdir()) == []
+        partial = context.partial
+        saved = (partial / "half").read_text() if partial else None
+        attempts.append(saved)
+        if len(attempts) == 2:
+            raise KeyboardInterrupt  # before anything is saved: the older half stays
+        (context.path / "half").write_text(f"attempt {len(attempts)}")
+        if len(attempts) in (1, 3):
+            raise KeyboardInterrupt
+        return 1.0
+
+    for _ in range(3):
+        with open_study(path) as study, pytest.raises(KeyboardInterrupt):
+            study.optimize(objective)
+    with open_study(path) as study:
+        study.optimize(objective, max_cost=1)
+        assert attempts == [None, "attempt 1", "attempt 1", "attempt 3"]
+        assert not list(study.checkpoints.folder.rglob("*.partial"))
+
+
+def test_a_sealed_folder_without_a_result_is_only_partial(path: Path) -> None:
+    """Killed between sealing and recording: the next attempt starts anew and may look."""
+    with open_study(path) as study:
+        job = study.ask()
+        assert job is not None
+        folder, _ = study.checkpoints.begin(job.key)
+        (folder / "deep").mkdir()
+        (folder / "deep" / "state").write_text("1")
+        study.checkpoints.finish(job.key)
+    found: list[Path | None] = []
+
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        found.append(context.partial)
+        return train(config, budget, context)
+
+    with open_study(path) as study:
+        study.optimize(objective)
+        assert found[0] is not None
+        assert set(found[1:]) == {None}
+        assert study.evaluations[0].resumed_from is None
+
+
+def test_a_failed_evaluation_leaves_no_checkpoint(path: Path) -> None:
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        loss = train(config, budget, context)
+        if config["x"] > 0.5:
+            raise ValueError
+        return loss
+
+    with open_study(path) as study:
+        study.optimize(objective)
+        failed = {(e.bracket, e.index, e.rung) for e in study.evaluations if e.loss is None}
+        assert failed
+        assert not failed & folders(study)
+
+
+def test_all_are_kept_when_told(path: Path) -> None:
+    with open_study(path, keep="all") as study:
+        study.optimize(train)
+        assert len(folders(study)) == len(study.evaluations)
+
+
+def test_none_are_kept_when_told(path: Path) -> None:
+    with open_study(path, keep="none") as study:
+        study.optimize(train)
+        assert folders(study) == set()
+        assert all(each.resumed_from is None for each in study.evaluations)
+
+
+def test_the_best_are_kept_when_told(path: Path) -> None:
+    with open_study(path, keep="top:4", max_budget=27) as study:
+        study.optimize(train)
+        # Within the run nothing that could be promoted was removed.
+        assert study.runs[0].trained == study.runs[0].cost_resumed
+        kept = folders(study)
+        assert len(kept) == 4
+        assert {rung for _, _, rung in kept} == {3}
+        losses = {(e.bracket, e.index): e.loss for e in study.evaluations if e.rung == 3}
+        best = sorted(losses, key=lambda each: (losses[each], each))[:4]
+        assert {key[:2] for key in kept} == set(best)
+
+
+@pytest.mark.parametrize("keep", ["top", "top:", "top:-1", "top:x", "some", "", "newest:3"])
+def test_a_bad_keep_is_refused(path: Path, keep: str) -> None:
+    with pytest.raises(InputError, match="give 'newest'"):
+        open_study(path, keep=keep)
+    assert not path.exists()
+
+
+def test_what_keep_means() -> None:
+    assert read_keep("top:20") == (False, 20)

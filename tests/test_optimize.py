@@ -1,0 +1,251 @@
+"""Running an objective: how it is called, what counts as a failure, when it stops."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deepband
+from deepband import Context, InputError, ObjectiveError, Study
+from driving import open_study
+
+
+def by_x(config: dict[str, Any], budget: float) -> float:
+    return float(config["x"]) + 1 / budget
+
+
+def test_an_objective_of_two_arguments() -> None:
+    study = open_study()
+    study.optimize(by_x)
+    assert study.done
+    assert len(study.evaluations) == 22
+    assert all(each.seconds is not None and each.seconds >= 0 for each in study.evaluations)
+    assert study.runs[0].seconds > 0
+
+
+def test_an_objective_of_three_arguments() -> None:
+    contexts: list[Context] = []
+
+    def objective(config: dict[str, Any], budget: float, context: Context) -> dict[str, float]:
+        contexts.append(context)
+        for step in (1, 2):
+            context.report(step, 1 / step)
+        return {"loss": config["x"], "step": 2}
+
+    study = open_study()
+    study.optimize(objective)
+    assert study.evaluations[0].curve == ((1.0, 1.0), (2.0, 0.5))
+    assert study.evaluations[0].metrics == {"step": 2}
+    assert {context.slot for context in contexts} == {0}
+    seeds = [context.seed for context in contexts]
+    assert len(set(seeds)) == len(seeds)
+    assert all(type(seed) is int and 0 <= seed < 2**32 for seed in seeds)
+    again: list[Context] = []
+    contexts, first = again, contexts
+    other = open_study()
+    other.optimize(objective)
+    assert [context.seed for context in again] == [context.seed for context in first]
+
+
+def test_other_shapes_of_objectives() -> None:
+    class Callable:
+        def __call__(self, config: dict[str, Any], budget: float) -> float:
+            return 1.0
+
+    for objective in (
+        Callable(),
+        lambda config, budget, *rest: 1.0,
+        lambda config, budget, context=None: 1.0,
+        lambda *arguments: 1.0,
+        max,
+    ):
+        study = open_study(max_budget=1)
+        study.optimize(objective)
+        assert len(study.evaluations) == 1
+
+
+@pytest.mark.parametrize(
+    "objective", [None, 3, "train.py:objective", lambda: 1, lambda c: 1, lambda a, b, c, d: 1]
+)
+def test_what_cannot_be_called_is_refused_before_anything_is_run(objective: Any) -> None:
+    study = open_study()
+    with pytest.raises(InputError, match="the objective"):
+        study.optimize(objective)
+    assert study.evaluations == []
+
+
+def test_the_config_is_a_copy() -> None:
+    def objective(config: dict[str, Any], budget: float) -> float:
+        return float(config.pop("x"))
+
+    study = open_study()
+    study.optimize(objective)
+    assert all("x" in each.config for each in study.evaluations)
+
+
+def failing(study: Study, bad: object, every: int = 2) -> None:
+    """Let every second evaluation end in `bad`: returned, or raised if it is an exception."""
+    count = 0
+
+    def objective(config: dict[str, Any], budget: float) -> object:
+        nonlocal count
+        count += 1
+        if count % every == 0:
+            if isinstance(bad, BaseException):
+                raise bad
+            return bad
+        return 1.0
+
+    study.optimize(objective)
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind"),
+    [
+        (ValueError("x"), "ValueError"),
+        (SystemExit(0), "SystemExit"),
+        (MemoryError(), "MemoryError"),
+        (float("nan"), "nan"),
+        pytest.param(10**400, "ResultError", id="huge"),
+        ("0.5", "ResultError"),
+        (b"5", "ResultError"),
+        (None, "ResultError"),
+        ((1, 2), "ResultError"),
+        (np.zeros(2), "ResultError"),
+        (True, "ResultError"),
+        (float("-inf"), "ResultError"),
+        (Decimal("1e400"), "ResultError"),
+        ({"accuracy": 1}, "ResultError"),
+    ],
+)
+def test_bad_results_are_failed_evaluations(bad: object, kind: str) -> None:
+    study = open_study()
+    failing(study, bad)
+    assert study.done
+    errors = [each.error for each in study.evaluations if each.error is not None]
+    assert len(errors) == 11
+    assert {error.split(":")[0] for error in errors} == {kind}
+    assert study.best is not None
+
+
+def test_a_failure_keeps_its_traceback() -> None:
+    study = open_study()
+    failing(study, ValueError("the shape is wrong"))
+    error = next(each.error for each in study.evaluations if each.error)
+    assert error.startswith("ValueError: the shape is wrong\n\nTraceback")
+    assert "raise bad" in error
+
+
+@pytest.mark.parametrize("bad", [KeyError("learning_rate"), float("nan"), None])
+def test_first_failures_stop_it_and_nothing_is_recorded(bad: object) -> None:
+    study = open_study()
+    with pytest.raises(ObjectiveError, match="first 3 evaluations all failed") as caught:
+        failing(study, bad, every=1)
+    assert len(caught.value.results) == 3
+    if isinstance(bad, KeyError):
+        assert "KeyError: 'learning_rate'" in str(caught.value)
+        assert caught.value.__cause__ is bad
+    assert study.evaluations == []
+    study.optimize(by_x)
+    assert study.done
+
+
+def test_a_few_first_failures_are_recorded_when_something_works() -> None:
+    study = open_study()
+    count = 0
+
+    def objective(config: dict[str, Any], budget: float) -> float:
+        nonlocal count
+        count += 1
+        if count <= 2:
+            raise ValueError
+        return 1.0
+
+    study.optimize(objective)
+    assert sum(each.loss is None for each in study.evaluations) == 2
+    assert study.done
+
+
+def test_fewer_jobs_than_first_failures_are_recorded() -> None:
+    study = open_study(max_budget=1)
+    failing(study, ValueError(), every=1)
+    assert study.done
+    assert study.best is None
+
+
+def test_failed_jobs_of_an_undecided_rung_can_be_tried_again() -> None:
+    study = open_study()
+    jobs = study.ask_all()
+    study.tell_all([(job, 1.0) for job in jobs if job.bracket == 2])  # decided: the top rung
+    study.tell_all([(job, ValueError()) for job in jobs[:4]])
+    assert study.retry_failed() == 4
+    assert study.retry_failed() == 0
+    assert [job.key for job in study.ask_all()] == [job.key for job in jobs[:4]]
+    study.tell_all([(job, 0.0) for job in jobs if job.bracket < 2])
+    study.optimize(by_x)
+    assert all(each.loss is not None for each in study.evaluations)
+    failed = open_study()
+    failing(failed, ValueError())
+    assert failed.retry_failed() == 0
+
+
+def test_taking_back_lasts(tmp_path: Path) -> None:
+    with deepband.open_study(tmp_path / "a.study", space={"x": (0.0, 1.0)}, max_budget=9) as study:
+        for job in study.ask_all()[:3]:
+            study.tell(job, ValueError())
+        study.retry_failed()
+    assert deepband.open_study(tmp_path / "a.study").evaluations == []
+
+
+def test_it_stops_at_a_cost() -> None:
+    study = open_study()
+    study.optimize(by_x, max_cost=7.5)
+    assert sum(each.budget for each in study.evaluations) == 7
+    study.optimize(by_x, max_cost=5)
+    assert sum(each.budget for each in study.evaluations) == 12
+    study.optimize(by_x)
+    assert study.done
+
+
+def test_it_stops_after_a_time() -> None:
+    study = open_study()
+
+    def slow(config: dict[str, Any], budget: float) -> float:
+        time.sleep(0.05)
+        return 1.0
+
+    study.optimize(slow, max_seconds=0.12)
+    assert 1 <= len(study.evaluations) < 22
+    study.optimize(slow, max_seconds=0)
+    assert not study.done
+
+
+def test_an_interrupt_goes_through_and_the_job_is_offered_again() -> None:
+    study = open_study()
+    count = 0
+
+    def objective(config: dict[str, Any], budget: float) -> float:
+        nonlocal count
+        count += 1
+        if count == 5:
+            raise KeyboardInterrupt
+        return 1.0
+
+    with pytest.raises(KeyboardInterrupt):
+        study.optimize(objective)
+    assert len(study.evaluations) == 4
+    job = study.ask()
+    assert job is not None
+    assert job.index == 4
+
+
+def test_every_record_is_announced() -> None:
+    study = open_study()
+    seen: list[int] = []
+    study.optimize(by_x, on_record=lambda: seen.append(len(study.evaluations)))
+    assert seen == list(range(1, 23))
