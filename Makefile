@@ -6,7 +6,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test test-all check bench clean
 
 demo: .venv/demo
-	$(BIN)/python -m deepband.demo
+	$(BIN)/deepband demo
 
 test: .venv/test
 	$(BIN)/python -m pytest -m "not heavy"
@@ -20,8 +20,9 @@ check: .venv/check
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/demo
+bench: .venv/bench
 	$(BIN)/python bench/core.py
+	$(BIN)/python bench/durable.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -32,7 +33,11 @@ clean:
 	touch $@
 
 .venv/demo: .venv/made pyproject.toml
-	$(INSTALL) -e .
+	$(INSTALL) -e '.[demo]'
+	touch $@
+
+.venv/bench: .venv/made pyproject.toml
+	$(INSTALL) -e '.[bench]'
 	touch $@
 
 .venv/test: .venv/made pyproject.toml

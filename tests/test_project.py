@@ -28,6 +28,8 @@ LAYERS = [
     {"__init__"},
     {"benchmarks"},
     {"demo"},
+    {"cli"},
+    {"__main__"},
 ]
 """A module imports from lower layers only, or from within its own folder."""
 
@@ -120,14 +122,3 @@ def test_the_readme_shows_the_quote_that_its_code_prints(
     quote = [line for line in printed if line.startswith(("deepening", "  "))]
     assert len(quote) == 7
     assert "\n".join(f"    {line}" for line in quote) in readme.read_text()
-
-
-def test_the_demo_prints_its_table() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "deepband.demo"], capture_output=True, text=True, check=True
-    )
-    rows = {line[:25].strip(): line[25:].split() for line in done.stdout.splitlines()}
-    assert rows["27 only"][:3] == ["69", "423", "357"]
-    assert rows["27, then 81 efficient"][:3] == ["206", "1902", "1581"]
-    assert rows["27, then 81 from scratch"][:3] == ["275", "2325", "1938"]
-    assert float(rows["27, then 81 efficient"][3]) < float(rows["27 only"][3])

@@ -14,7 +14,9 @@ import hashlib
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -138,6 +140,31 @@ def superfluous(state: State, keep: Keep, kept: Iterable[JobKey]) -> list[JobKey
         for bracket, index, rung in kept
         if (bracket, index) not in spared or rung < newest[bracket, index]
     ]
+
+
+def retraining_cost(state: State, kept: Collection[JobKey]) -> Fraction:
+    """The most that the next deepening may have to train again because checkpoints are missing.
+
+    Whoever goes up a rung for the first time goes on from the rung below; without a checkpoint
+    there it pays that budget once more.
+    """
+    deeper, kept = state.schedule.deepened(), set(kept)
+    missing = {
+        (bracket, rung, index)
+        for (bracket, rung), results in state.results.items()
+        for index, told in results.items()
+        if told.loss is not None
+        and (bracket, index, rung) not in kept
+        and index not in state.results.get((bracket, rung + 1), {})
+    }
+    counts = Counter((bracket, rung) for bracket, rung, _ in missing)
+    return sum(
+        (
+            min(count, deeper.places(bracket, rung + 1)) * deeper.budget(rung)
+            for (bracket, rung), count in counts.items()
+        ),
+        Fraction(0),
+    )
 
 
 def _rank(state: State, key: JobKey) -> tuple[int, float, int, int]:

@@ -1,57 +1,119 @@
-"""The demonstration: one search, deepened once with each strategy, compared with a rerun."""
+"""The demonstration: a real model, tuned by real training, deepened, and gone on with.
+
+An MLP learns the digits that ship with scikit-learn. A budget is a number of epochs; training goes
+on from the checkpoint of the rung below.
+"""
 
 from __future__ import annotations
 
+import pickle
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
 import deepband
-from deepband.benchmarks.synthetic import SPACE, learning_curve
 from deepband.report import table
-from deepband.strategies import STRATEGIES
+from deepband.schedule import as_number
+
+space: dict[str, Any] = {
+    "layers": (1, 3),
+    "units": (16, 256, "log"),
+    "activation": ["relu", "tanh", "logistic"],
+    "learning_rate": (1e-4, 1e-1, "log"),
+    "alpha": (1e-6, 1e-1, "log"),
+    "batch_size": (16, 256, "log"),
+    "beta_1": (0.5, 0.99),
+}
 
 
-def finish(study: deepband.Study) -> None:
-    """Ask and tell until the current run is done."""
-    while job := study.ask():
-        study.tell(job, learning_curve(job.config, job.budget))
+@cache
+def data() -> dict[str, Any]:
+    """The digits in three parts: to train on, to choose by, and to check at the end."""
+    try:
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
+    except ImportError as error:
+        raise deepband.InputError(
+            "the demo needs scikit-learn: pip install 'deepband[demo]'."
+        ) from error
+    inputs, labels = load_digits(return_X_y=True)
+    rest, held_out, rest_labels, held_out_labels = train_test_split(
+        inputs / 16.0, labels, test_size=400, random_state=0, stratify=labels
+    )
+    train, choose, train_labels, choose_labels = train_test_split(
+        rest, rest_labels, test_size=400, random_state=0, stratify=rest_labels
+    )
+    return {
+        "train": (train, train_labels),
+        "choose": (choose, choose_labels),
+        "held out": (held_out, held_out_labels),
+    }
 
 
-def search(max_budget: int, strategy: str | None, seed: int = 0) -> deepband.Study:
-    """A finished search up to a max_budget, deepened once if a strategy is given."""
-    study = deepband.open_study(space=SPACE, max_budget=max_budget, eta=3, seed=seed)
-    finish(study)
-    if strategy:
-        study.deepen(strategy)
-        finish(study)
-    return study
+def train(config: dict[str, Any], budget: int, context: deepband.Context) -> dict[str, float]:
+    """Train up to `budget` epochs and return the error on the part to choose by."""
+    parts = data()
+    if context.previous is None:
+        model = new_model(config, context.seed)
+    else:
+        model = pickle.loads((context.previous / "model.pickle").read_bytes())
+    for epoch in range(int(context.previous_budget), budget):
+        model.partial_fit(*parts["train"], classes=range(10))
+        context.report(epoch + 1, 1 - model.score(*parts["choose"]))
+    (context.path / "model.pickle").write_bytes(pickle.dumps(model))
+    return {
+        "loss": 1 - model.score(*parts["choose"]),
+        "held_out_accuracy": model.score(*parts["held out"]),
+    }
 
 
-def row(name: str, *studies: deepband.Study) -> list[str]:
-    """Evaluations, cost and best loss of studies that belong together."""
-    runs = [run for study in studies for run in study.runs]
-    best = studies[-1].best
-    assert best is not None
-    return [
-        name,
-        str(sum(run.evaluations for run in runs)),
-        str(sum(run.cost for run in runs)),
-        str(sum(run.cost_resumed for run in runs)),
-        f"{best.loss:.4f}",
-        str(best.budget),
-    ]
+def new_model(config: dict[str, Any], seed: int) -> Any:
+    from sklearn.neural_network import MLPClassifier
+
+    return MLPClassifier(
+        hidden_layer_sizes=(config["units"],) * config["layers"],
+        activation=config["activation"],
+        learning_rate_init=config["learning_rate"],
+        alpha=config["alpha"],
+        batch_size=config["batch_size"],
+        beta_1=config["beta_1"],
+        random_state=seed,
+    )
 
 
-def main() -> None:
-    first = search(27, None)
-    print("Hyperband on synthetic learning curves, max_budget 27, eta 3:\n")
-    print(first.plan())
-    print("\nIs a larger budget worth it? What going on to 81 would cost:\n")
-    print(first.quote("preserving"))
-    rows = [["", "evaluations", "cost", "cost resumed", "best loss", "on budget"]]
-    rows.append(row("27 only", first))
-    rows += [row(f"27, then 81 {name}", search(27, name)) for name in STRATEGIES]
-    rows.append(row("27, then 81 from scratch", first, search(81, None)))
-    print(f"\n{table(rows)}")
-    print("\n'cost resumed' counts training that continues from the rung below.")
+def comparison(study: deepband.Study) -> str:
+    """What each run re-used, made and found, and the budget against both runs from scratch."""
+    rows = [["", "re-used", "new", "epochs trained", "best error", "held-out accuracy"]]
+    known, trained = 0, Fraction(0)
+    for run in study.runs:
+        best = best_after(study, run.run)
+        rows.append(
+            [
+                f"max_budget {run.max_budget}",
+                str(known),
+                str(run.evaluations),
+                str(run.trained),
+                f"{best.loss:.4f}",
+                f"{best.metrics['held_out_accuracy']:.4f}",
+            ]
+        )
+        known += run.evaluations
+        trained += run.trained
+    schedules = [run.schedule for run in study.state.runs]
+    whole = sum((schedule.cost for schedule in schedules), Fraction(0))
+    resumed = sum((schedule.cost_resumed for schedule in schedules), Fraction(0))
+    return (
+        f"{table(rows)}\n\n{as_number(trained)} epochs trained in all. Both runs from scratch: "
+        f"{as_number(resumed)} with checkpoints ({_percent(trained, resumed)}), "
+        f"{as_number(whole)} without ({_percent(trained, whole)})."
+    )
 
 
-if __name__ == "__main__":
-    main()
+def _percent(part: Fraction, whole: Fraction) -> str:
+    return f"{100 * float(part / whole):.0f} %"
+
+
+def best_after(study: deepband.Study, run: int) -> deepband.Evaluation:
+    """The best that was known when a run ended: on the highest budget, the smallest loss."""
+    known = [each for each in study.evaluations if each.run <= run and each.loss is not None]
+    return min(known, key=lambda each: (-each.rung, each.loss, each.bracket, each.index))

@@ -74,6 +74,11 @@ def kind_of_failure(evaluation: Evaluation) -> str | None:
 FORMATS = {"csv": table, "jsonl": jsonl}
 
 
+def printable(text: str) -> str:
+    """A text without anything that could move a cursor, ring, colour or turn the writing round."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def _number(value: float | None) -> float | str | None:
     """JSON has no infinity: it is written as a text."""
     return str(value) if value is not None and math.isinf(value) else value
@@ -93,5 +98,4 @@ def _cell(value: object) -> object:
     if value is None or isinstance(value, int | float):
         return value
     text = value if isinstance(value, str) else json.dumps(value, default=repr)
-    text = "".join(c if c.isprintable() else " " for c in text)
-    return f"'{text}" if text.startswith(FORMULA) else text
+    return f"'{printable(text)}" if text.startswith(FORMULA) else printable(text)

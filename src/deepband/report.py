@@ -153,3 +153,80 @@ def best_at(state: State, rung: int | None = None) -> Evaluation | None:
         rung = max(state.leaders, default=0)
     leader = state.leaders.get(read_index("rung", rung, state.schedule.top + 1))
     return evaluation(state, leader) if leader else None
+
+
+@dataclass(frozen=True, slots=True)
+class CellStatus:
+    """How far a rung of a bracket is in the current run."""
+
+    bracket: int
+    rung: int
+    budget: int | float
+    evaluated: int
+    """Of those who arrived in this run: already known, or told by now."""
+    places: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where the current run stands."""
+
+    run: int
+    strategy: str | None
+    max_budget: int | float
+    done: bool
+    evaluations: int
+    """Of all runs."""
+    failed: int
+    open: int
+    running: int
+    spent: Fraction
+    """What the current run has cost so far, every evaluation at its whole budget."""
+    left: Fraction
+    """The least that it will still cost; exact in a first run."""
+    seconds: float
+    cells: tuple[CellStatus, ...]
+
+
+def status(state: State) -> Status:
+    summary = runs(state, done=False)[-1]
+    left = _left(state)
+    results = [told for cell in state.results.values() for told in cell.values()]
+    return Status(
+        run=summary.run,
+        strategy=summary.strategy,
+        max_budget=summary.max_budget,
+        done=not any(left.values()),
+        evaluations=len(results),
+        failed=sum(told.loss is None for told in results),
+        open=sum(front.open for front in state.fronts),
+        running=sum(len(front.running) for front in state.fronts),
+        spent=summary.cost,
+        left=state.schedule.cost_of(left),
+        seconds=summary.seconds,
+        cells=tuple(_cell_status(state, *cell) for cell in state.schedule.cells()),
+    )
+
+
+def _cell_status(state: State, bracket: int, rung: int) -> CellStatus:
+    arrived = state.run.arrived.get((bracket, rung), frozenset())
+    return CellStatus(
+        bracket=bracket,
+        rung=rung,
+        budget=state.run.budgets[rung],
+        evaluated=len(arrived & state.results[bracket, rung].keys()),
+        places=len(arrived) or state.schedule.places(bracket, rung),
+    )
+
+
+def _left(state: State) -> dict[Cell, int]:
+    """The evaluations that the current run still has to make in each cell, at the least."""
+    left: dict[Cell, int] = {}
+    for bracket, rung in state.schedule.cells():
+        front = state.fronts[bracket]
+        if rung == front.rung:
+            left[bracket, rung] = front.open
+        elif rung > front.rung:
+            known = len(state.results[bracket, rung])
+            left[bracket, rung] = max(0, state.schedule.places(bracket, rung) - known)
+    return left

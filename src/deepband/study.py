@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from functools import cached_property
 from operator import index
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from deepband import explain as explaining
 from deepband import hyperband, report
 from deepband import quote as quoting
-from deepband.checkpoints import Checkpoints, Keep
+from deepband.checkpoints import Checkpoints, Keep, retraining_cost
 from deepband.drawing import Drawer
 from deepband.errors import (
     ClosedError,
@@ -94,19 +95,19 @@ class Study:
 
         None does not mean that the run is done: it may wait for jobs that are running.
         """
-        self._drive()
+        self.lock()
         key = hyperband.next_job(self._state)
         return None if key is None else self._hand_out([key])[0]
 
     def ask_all(self) -> list[Job]:
         """All jobs that can start now, handed out once."""
-        self._drive()
+        self.lock()
         keys = list(hyperband.ready_jobs(self._state))
         return self._hand_out(keys) if keys else []
 
     def release(self, job: Job) -> None:
         """Offer a job that was asked for again, because nobody runs it any more."""
-        self._drive()
+        self.lock()
         key = self._check_open(job)
         if job.index in self._state.fronts[job.bracket].running:
             self._record([JobReleased(key)])
@@ -122,7 +123,7 @@ class Study:
 
     def tell_all(self, pairs: Iterable[tuple[Job, object]]) -> None:
         """Record many results together: all of them, or none if it raises."""
-        self._drive()
+        self.lock()
         maximize = self.maximize
         try:
             paired = [(job, result) for job, result in pairs]
@@ -134,7 +135,7 @@ class Study:
 
     def tell_attempts(self, attempts: Iterable[Attempt]) -> None:
         """Record what came of running jobs; what is no result is a failed evaluation."""
-        self._drive()
+        self.lock()
         maximize = self.maximize
         self._finish(
             (job, (*read_any_result(result, maximize), *how)) for job, result, *how in attempts
@@ -143,7 +144,7 @@ class Study:
     def retry_failed(self) -> int:
         """Take back failed evaluations on rungs that are not decided yet, and offer their jobs
         again. Returns how many; failures that decided a promotion stay."""
-        self._drive()
+        self.lock()
         failed = tuple(hyperband.failed_jobs(self._state))
         if failed:
             self._record([JobsReopened(failed)])
@@ -164,15 +165,23 @@ class Study:
         seeds and learning curves. No job is started after `max_seconds`, nor one that would
         bring what this call trains, in units of budget, beyond `max_cost`.
         """
-        self._drive()
+        self.lock()
         loop = Loop(self, objective, self._keep, on_record)
         loop.run(Limits(max_seconds, max_cost))
 
     def name_objective(self, objective: str) -> None:
         """Note what is evaluated, such as "train.py:objective"."""
-        self._drive()
+        self.lock()
         if objective != self._state.objective:
             self._record([ObjectiveNamed(objective)])
+
+    def lock(self) -> None:
+        """Become the one driver of the study, or raise HeldError. Every method that writes does
+        this first, and the lock is kept until `close`."""
+        if self._closed:
+            raise ClosedError
+        if self._storage.lock():
+            self._state = fold(self._storage, self._storage.load())
 
     @property
     def done(self) -> bool:
@@ -198,7 +207,7 @@ class Study:
         schedule = hyperband.deepened(self._state, to)
         if schedule == self._state.schedule:
             return
-        self._drive()
+        self.lock()
         self._check_done("deepen")
         number = self._state.run.number + 1
         self._record([RunStarted(number, schedule.max_budget, strategy)])
@@ -262,6 +271,10 @@ class Study:
         """Every evaluation, sorted by bracket, index and rung."""
         return list(report.evaluations(self._state))
 
+    def retraining_cost(self) -> Fraction:
+        """The most that the next deepening may train again for want of checkpoints."""
+        return retraining_cost(self._state, set(self.checkpoints.kept()))
+
     def explain(self, bracket: int, index: int) -> tuple[explaining.Verdict, ...]:
         """Why a config was or was not promoted, on each rung of each run."""
         return explaining.explain(self._state, bracket, index)
@@ -283,13 +296,6 @@ class Study:
         return plan
 
     # Within
-
-    def _drive(self) -> None:
-        """Become the one driver, before the first thing that is written."""
-        if self._closed:
-            raise ClosedError
-        if self._storage.lock():
-            self._state = fold(self._storage, self._storage.load())
 
     def _finish(self, results: Iterable[tuple[Job, tuple[Any, ...]]]) -> None:
         """Record results that were read."""

@@ -1,0 +1,5 @@
+"""`python -m deepband` is `deepband`."""
+
+from deepband.cli import main
+
+main()

@@ -1,0 +1,93 @@
+"""What all commands share: the group that they belong to, its exit codes, common options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+import deepband
+from deepband.export import printable
+from deepband.strategies import STRATEGIES
+
+USAGE, HELD, INTERRUPTED = 2, 75, 130
+Command = Callable[..., None]
+
+
+class Commands(click.Group):
+    """Turns our errors into a message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except deepband.DeepbandError as error:
+            _complain(f"Error: {error}")
+            ctx.exit(_code(error))
+        except KeyboardInterrupt:
+            _complain("Interrupted. What was told is kept: run it again to go on.")
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(deepband.__version__, message="%(version)s")
+def main() -> None:
+    """Hyperband that you can deepen: tune, look, and go on with a larger budget.
+
+    Exit codes: 0 good, 1 failed, 2 wrong usage, 75 held by another driver, 130 interrupted.
+    """
+
+
+class BudgetType(click.ParamType[int | float]):
+    """A number as it is written: whole if it looks so, else a decimal."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | float:
+        try:
+            return int(value) if str(value).lstrip("+-").isdecimal() else float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number.", param, ctx)
+
+
+BUDGET = BudgetType()
+PATH = click.Path(path_type=Path)
+
+study_argument = click.argument("study", type=PATH)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def deepening_options(command: Command) -> Command:
+    """Which way to deepen, and how far."""
+    how_far = click.option("--to", type=BUDGET, help="The new max_budget.  [default: eta times it]")
+    who = click.option(
+        "--strategy",
+        type=click.Choice(list(STRATEGIES)),
+        default="preserving",
+        show_default=True,
+        help="Who goes up a rung.",
+    )
+    return who(how_far(command))
+
+
+def open_existing(path: Path) -> deepband.Study:
+    """A study that is there; it is never made by looking at it."""
+    if not path.exists():
+        raise deepband.InputError(f"there is no study {path}. `deepband run` makes one.")
+    return deepband.open_study(path)
+
+
+def _code(error: deepband.DeepbandError) -> int:
+    if isinstance(error, deepband.HeldError):
+        return HELD
+    return USAGE if isinstance(error, deepband.InputError) else 1
+
+
+def _complain(text: str) -> None:
+    sys.stdout.flush()
+    for line in text.splitlines():
+        click.echo(printable(line), err=True)

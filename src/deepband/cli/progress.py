@@ -1,0 +1,79 @@
+"""The display while a study runs: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from deepband import report
+from deepband.cli.text import describe, describe_status, say
+from deepband.export import printable
+from deepband.schedule import as_number
+from deepband.study import Study
+
+SECONDS_A_LINE = 5.0
+
+
+class Progress:
+    """Shows where a study stands, after each record."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.live: Live | None = None
+        self._start = time.monotonic()
+        self._spent = report.status(study.state).spent
+        self._line = self._start
+        if sys.stdout.isatty():
+            self.live = Live(console=Console(markup=False, highlight=False), refresh_per_second=4)
+
+    def __enter__(self) -> Progress:
+        if self.live:
+            self.live.start()
+        self.show()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.live:
+            self.live.stop()
+
+    def show(self) -> None:
+        """Bring the display up to date."""
+        now = time.monotonic()
+        if self.live:
+            self.live.update(Text("\n".join(map(printable, self._page().splitlines()))))
+        elif now - self._line >= SECONDS_A_LINE:
+            self._line = now
+            say(self._summary())
+
+    def _page(self) -> str:
+        status = report.status(self.study.state)
+        best = describe(report.best(self.study.state)).splitlines()[0]
+        return f"{describe_status(status)}\n\n{best}\n{self._time_left(status)}"
+
+    def _summary(self) -> str:
+        status = report.status(self.study.state)
+        best = report.best(self.study.state)
+        found = f"best {best.value:.6g} with budget {best.budget:.6g}" if best else "no loss yet"
+        spent, left = (f"{as_number(cost):.6g}" for cost in (status.spent, status.left))
+        return (
+            f"run {status.run}: {status.evaluations} evaluations, budget {spent} spent, "
+            f"{left} left, {found}, {self._time_left(status)}"
+        )
+
+    def _time_left(self, status: report.Status) -> str:
+        spent = float(status.spent - self._spent)
+        if not spent or status.done:
+            return ""
+        seconds = (time.monotonic() - self._start) / spent * float(status.left)
+        minutes, seconds = divmod(round(seconds), 60)
+        return f"about {minutes} min {seconds:02.0f} s left"

@@ -1,0 +1,193 @@
+"""The commands that look: plan, quote, status, best, explain, export, doctor."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+from filelock import FileLock
+
+from deepband import export as exporting
+from deepband import report
+from deepband.cli.group import (
+    PATH,
+    deepening_options,
+    json_option,
+    main,
+    open_existing,
+    study_argument,
+)
+from deepband.cli.text import describe, describe_status, say, say_json
+from deepband.errors import InputError
+
+
+@main.command()
+@study_argument
+@json_option
+def plan(study: Path, as_json: bool) -> None:
+    """How many configs the current run puts on which budget."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        planned = open_existing(study).plan()
+    for warning in caught:
+        click.echo(f"Warning: {warning.message}", err=True)
+    if not as_json:
+        say(planned)
+        return
+    sizes = {bracket: planned.schedule.sizes(bracket) for bracket in planned.schedule.brackets}
+    say_json(
+        {
+            "budgets": planned.budgets,
+            "sizes": sizes,
+            "configs": planned.configs,
+            "evaluations": planned.evaluations,
+            "cost": planned.cost,
+            "cost_resumed": planned.cost_resumed,
+        }
+    )
+
+
+@main.command()
+@study_argument
+@deepening_options
+@json_option
+def quote(study: Path, strategy: str, to: float | None, as_json: bool) -> None:
+    """What deepening would re-use, add and cost."""
+    quoted = open_existing(study).quote(strategy, to)
+    (say_json if as_json else say)(quoted)
+
+
+@main.command()
+@study_argument
+@json_option
+def status(study: Path, as_json: bool) -> None:
+    """Where the current run stands."""
+    opened = open_existing(study)
+    state = report.status(opened.state)
+    if as_json:
+        say_json({"study": study, "objective": opened.objective, "status": state})
+    else:
+        say(f"study    {study}, {opened.objective or 'no objective named'}")
+        say(describe_status(state))
+        say("")
+        say(describe(opened.best))
+
+
+@main.command()
+@study_argument
+@click.option("--rung", type=int, help="The best on this rung instead of on any.")
+@json_option
+def best(study: Path, rung: int | None, as_json: bool) -> None:
+    """The best evaluation so far."""
+    opened = open_existing(study)
+    found = opened.best if rung is None else opened.best_at(rung)
+    if as_json:
+        say_json(found)
+    else:
+        say(describe(found))
+
+
+@main.command()
+@study_argument
+@click.argument("bracket", type=int)
+@click.argument("index", type=int)
+@json_option
+def explain(study: Path, bracket: int, index: int, as_json: bool) -> None:
+    """Why a config was or was not promoted, on each rung of each run."""
+    verdicts = open_existing(study).explain(bracket, index)
+    if as_json:
+        say_json(verdicts)
+    else:
+        for verdict in verdicts:
+            say(verdict)
+
+
+@main.command()
+@study_argument
+@click.option("--format", "kind", type=click.Choice(list(exporting.FORMATS)), default="csv")
+@click.option("--canonical", is_flag=True, help="Only what was decided from, to compare studies.")
+@click.option("-o", "--output", type=PATH, help="Write to this file.")
+def export(study: Path, kind: str, canonical: bool, output: Path | None) -> None:
+    """Every evaluation, as csv or as lines of JSON.
+
+    The canonical form is lines of JSON sorted by bracket, index and rung, without times, workers
+    and paths: equal studies give equal bytes.
+    """
+    state = open_existing(study).state
+    lines = exporting.canonical(state) if canonical else exporting.FORMATS[kind](state)
+    text = "".join(f"{line}\n" for line in lines)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text)
+    except OSError as error:
+        raise InputError(f"{output} cannot be written: {error}.") from error
+
+
+@main.command()
+@click.argument("study", type=PATH, default=Path("any.study"))
+@json_option
+def doctor(study: Path, as_json: bool) -> None:
+    """Whether a study is safe here: SQLite, file system, lock and free space."""
+    folder = study.absolute().parent
+    if not folder.is_dir():
+        raise InputError(f"the folder {folder} does not exist.")
+    kind = _file_system(folder)
+    found: dict[str, Any] = {
+        "sqlite": sqlite3.sqlite_version,
+        "strict_tables": sqlite3.sqlite_version_info >= (3, 37),
+        "folder": str(folder),
+        "file_system": kind,
+        "network_file_system": kind in NETWORK,
+        "locks": _locks(folder),
+        "free_bytes": shutil.disk_usage(folder).free,
+    }
+    good = found["strict_tables"] and found["locks"] and not found["network_file_system"]
+    found["good"] = good
+    if as_json:
+        say_json(found)
+    else:
+        for name, value in found.items():
+            say(f"{name:20} {value}")
+        if not good:
+            say("A study should not be kept here: use a local disk and SQLite 3.37 or newer.")
+
+
+NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "lustre", "fuse.sshfs", "afs", "ceph"}
+
+
+def _file_system(folder: Path) -> str:
+    """The type of the file system, from the longest mount point above a folder."""
+    try:
+        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        return "unknown"
+    above = [(point, kind) for point, kind in mounts if folder.is_relative_to(point)]
+    return max(above, key=lambda mount: len(mount[0]), default=("", "unknown"))[1]
+
+
+def _locks(folder: Path) -> bool:
+    """Whether a lock can be taken here, and keeps a second one out."""
+    try:
+        with tempfile.TemporaryDirectory(dir=folder) as trial:
+            first, second = (
+                FileLock(
+                    Path(trial) / "lock", timeout=0, fallback_to_soft=False, is_singleton=False
+                )
+                for _ in range(2)
+            )
+            with first:
+                try:
+                    second.acquire()
+                except TimeoutError:
+                    return True
+                second.release()
+    except OSError:
+        return False
+    return False

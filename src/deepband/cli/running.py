@@ -1,0 +1,139 @@
+"""The commands that write: run, deepen, checkpoints, demo."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import click
+
+import deepband
+from deepband.checkpoints import KEEP, read_keep, superfluous
+from deepband.cli.group import (
+    BUDGET,
+    PATH,
+    deepening_options,
+    json_option,
+    main,
+    open_existing,
+    study_argument,
+)
+from deepband.cli.loading import load_objective, load_space
+from deepband.cli.progress import Progress
+from deepband.cli.text import describe, say, say_json
+from deepband.errors import InputError
+from deepband.study import Study
+
+
+@main.command()
+@study_argument
+@click.argument("objective", required=False)
+@click.option("--max-budget", type=BUDGET, help="The largest budget of the first run.")
+@click.option("--min-budget", type=BUDGET, help="The smallest budget.  [default: 1]")
+@click.option("--eta", type=int, help="The factor from rung to rung.  [default: 3]")
+@click.option("--seed", type=int, help="What decides every draw.  [default: 0]")
+@click.option("--maximize", is_flag=True, default=None, help="Larger is better.")
+@click.option("--integer-budgets", is_flag=True, default=None, help="Floor what jobs carry.")
+@click.option("--sampler", help="Where configs come from.  [default: uniform]")
+@click.option("--space", type=PATH, help="A JSON file with the space.")
+@click.option("--keep", default="newest", show_default=True, help=f"Checkpoints: {KEEP}.")
+@click.option("--max-seconds", type=float, help="Start no job after so long.")
+@click.option("--max-cost", type=float, help="Train no more than so many units of budget.")
+@click.option("--retry-failed", is_flag=True, help="First take back failures not decided on.")
+def run(
+    study: Path,
+    objective: str | None,
+    space: Path | None,
+    max_seconds: float | None,
+    max_cost: float | None,
+    retry_failed: bool,
+    **settings: Any,
+) -> None:
+    """Make a study or go on with one, until its current run is done.
+
+    OBJECTIVE is FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION. It is noted in the study, so that
+    later runs need only STUDY. Its module is imported, which runs its code. A new study takes
+    its space from the module's `space`, or from --space.
+    """
+    given = load_space(space) if space else None
+    exists = study.exists()
+    text = objective or (deepband.open_study(study).objective if exists else None)
+    if text is None:
+        raise InputError(f"what is evaluated? {study} names no objective: give FILE.py:FUNCTION.")
+    say(f"objective {text}")
+    function, module = load_objective(text)
+    if given is None and not exists:
+        given = getattr(module, "space", None)
+    with deepband.open_study(study, space=given, **settings) as opened:
+        opened.name_objective(text)
+        if retry_failed:
+            say(f"{opened.retry_failed()} failed evaluations are tried again")
+        with Progress(opened) as progress:
+            opened.optimize(
+                function, max_seconds=max_seconds, max_cost=max_cost, on_record=progress.show
+            )
+        _report_end(study, opened)
+        if settings["keep"] not in ("newest", "all"):
+            _say_retraining(opened.retraining_cost())
+
+
+def _say_retraining(cost: Fraction) -> None:
+    say(f"Without those not kept, deepening may train up to {float(cost):.6g} units again.")
+
+
+def _report_end(path: Path, study: Study) -> None:
+    summary = study.runs[-1]
+    state = "done" if study.done else "stopped at a limit; run it again to go on"
+    say(f"run {summary.run}, max_budget {summary.max_budget}: {state}")
+    say(describe(study.best))
+    if study.done:
+        say(f"Is a larger budget worth it? See: deepband quote {path}")
+
+
+@main.command()
+@study_argument
+@deepening_options
+def deepen(study: Path, strategy: str, to: float | None) -> None:
+    """Go on with a larger max_budget; `deepband run STUDY` then runs it."""
+    with open_existing(study) as opened:
+        before = len(opened.runs)
+        opened.deepen(strategy, to)
+        if len(opened.runs) == before:
+            say(f"nothing to do: the study has been at {to}")
+            return
+        say(f"run {before}, {strategy}, max_budget {opened.max_budget}: deepband run {study}")
+
+
+@main.command()
+@study_argument
+@click.option("--keep", default="newest", show_default=True, help=f"Which ones: {KEEP}.")
+@json_option
+def checkpoints(study: Path, keep: str, as_json: bool) -> None:
+    """Remove the checkpoints that are not to be kept, and say what that may cost on deepening."""
+    wanted = read_keep(keep)
+    with open_existing(study) as opened:
+        opened.lock()
+        kept = list(opened.checkpoints.kept())
+        removed = superfluous(opened.state, wanted, kept)
+        freed = opened.checkpoints.size(removed)
+        for key in removed:
+            opened.checkpoints.discard(key)
+        left = len(kept) - len(removed)
+        extra = opened.retraining_cost()
+    found = {"kept": left, "removed": len(removed), "bytes_freed": freed, "extra_cost": extra}
+    if as_json:
+        say_json(found)
+        return
+    say(f"{left} checkpoints kept, {len(removed)} removed, {freed:,} bytes freed")
+    if kept:
+        _say_retraining(extra)
+
+
+@main.command()
+@click.argument("study", type=PATH, default=Path("demo.study"))
+def demo(study: Path) -> None:
+    """Tune a real model by real training, look at the quote, deepen, and compare."""
+    from deepband.cli.demonstration import show
+
+    show(study)
