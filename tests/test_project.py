@@ -100,22 +100,34 @@ def test_public_names_exist() -> None:
         assert getattr(deepband, name).__doc__
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
-def test_the_code_in_the_texts_runs(path: Path) -> None:
-    run_code_of(path)
-
-
 def run_code_of(path: Path) -> None:
     """All Python blocks of a page, in order, as one program."""
     blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks, f"{path} has no code"
     namespace: dict[str, object] = {"__name__": path.stem}
     for block in blocks:
         exec(compile(block, str(path), "exec"), namespace)
 
 
-def test_the_readme_shows_the_quote_that_its_code_prints(
-    capsys: pytest.CaptureFixture[str],
+def pages_with_code() -> list[Path]:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [page for page in pages if "```python" in page.read_text()]
+
+
+@pytest.mark.parametrize("path", pages_with_code(), ids=lambda path: path.name)
+def test_the_code_in_the_texts_runs_twice(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The second time it goes on with the studies of the first."""
+    monkeypatch.chdir(tmp_path)
+    run_code_of(path)
+    run_code_of(path)
+
+
+def test_the_readme_shows_the_quote_that_its_code_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     readme = ROOT / "README.md"
     run_code_of(readme)
     printed = capsys.readouterr().out.splitlines()

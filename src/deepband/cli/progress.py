@@ -16,7 +16,7 @@ from deepband.export import printable
 from deepband.schedule import as_number
 from deepband.study import Study
 
-SECONDS_A_LINE = 5.0
+SECONDS_A_LINE, SECONDS_A_PAGE = 5.0, 0.25
 
 
 class Progress:
@@ -27,8 +27,10 @@ class Progress:
         self.live: Live | None = None
         self._start = time.monotonic()
         self._spent = report.status(study.state).spent
-        self._line = self._start
+        self._next = self._start + SECONDS_A_LINE
+        """When the display is due again."""
         if sys.stdout.isatty():
+            self._next = self._start
             self.live = Live(console=Console(markup=False, highlight=False), refresh_per_second=4)
 
     def __enter__(self) -> Progress:
@@ -44,16 +46,20 @@ class Progress:
         traceback: TracebackType | None,
     ) -> None:
         if self.live:
+            self._next = self._start
+            self.show()
             self.live.stop()
 
     def show(self) -> None:
         """Bring the display up to date."""
         now = time.monotonic()
+        if now < self._next:
+            return
         if self.live:
             self.live.update(Text("\n".join(map(printable, self._page().splitlines()))))
-        elif now - self._line >= SECONDS_A_LINE:
-            self._line = now
+        else:
             say(self._summary())
+        self._next = now + (SECONDS_A_PAGE if self.live else SECONDS_A_LINE)
 
     def _page(self) -> str:
         status = report.status(self.study.state)
