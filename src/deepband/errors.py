@@ -18,7 +18,6 @@ Each keeps its facts as attributes and says what happened, what was given and wh
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral
@@ -129,16 +128,11 @@ class UnfinishedError(DeepbandError):
 class ObjectiveError(DeepbandError):
     """The first evaluations of an objective all failed, so it is the objective that is wrong."""
 
-    def __init__(self, results: Sequence[object]) -> None:
-        self.results = tuple(results)
-        first = results[0]
-        text = f"returned {shown(first)}"
-        if isinstance(first, BaseException):
-            self.__cause__ = first
-            text = "".join(traceback.format_exception(first)).strip()
+    def __init__(self, errors: Sequence[str]) -> None:
+        self.errors = tuple(errors)
         super().__init__(
-            f"the first {len(results)} evaluations all failed; nothing was recorded. Mend the "
-            f"objective and run again. The first one:\n{text}"
+            f"the first {len(errors)} evaluations all failed; nothing was recorded. Mend the "
+            f"objective and run again. The first one:\n{errors[0].strip()}"
         )
 
 

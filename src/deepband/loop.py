@@ -1,27 +1,33 @@
-"""Runs jobs until the run is done, a limit is reached or something fails.
+"""Keeps workers busy until the run is done, a limit is reached or something fails.
 
 A raised exception or NaN is a verdict about a config and is recorded at once. But if the very
 first evaluations of a call all fail, the objective is at fault: nothing is recorded then, so that
-a typo does not poison the study.
+a typo does not poison the study. A job whose worker died is no verdict: it is tried again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deepband.checkpoints import Checkpoints, Keep, superfluous
 from deepband.errors import ObjectiveError
-from deepband.objective import Context, Objective, evaluate, takes_context, training_seed
+from deepband.executors.base import Ended, Executor
+from deepband.facts import JobKey
+from deepband.interrupts import Interrupts
+from deepband.objective import Context, Task, training_seed
+from deepband.orphans import Orphans
+from deepband.outbox import Outbox
 from deepband.records import Attempt, Job
-from deepband.results import is_failure
 
 if TYPE_CHECKING:
     from deepband.study import Study
 
 FIRST_FAILURES = 3
+SECONDS_A_LOOK = 0.1
 
 
 @dataclass(slots=True)
@@ -45,71 +51,153 @@ class Limits:
 
 
 class Loop:
-    """Evaluates one job after the other in this process."""
+    """Carries jobs from a study to an executor, and results back."""
 
     def __init__(
         self,
         study: Study,
-        objective: Objective,
+        executor: Executor,
+        checkpoints: Checkpoints | None,
         keep: Keep,
+        *,
+        limits: Limits,
+        retries: int = 0,
+        first_failures: int = FIRST_FAILURES,
+        outbox: Outbox | None = None,
+        wait: bool = True,
         on_record: Callable[[], None] | None = None,
     ) -> None:
         self.study = study
-        self.objective = objective
-        self.checkpoints = study.checkpoints if takes_context(objective) else None
+        self.executor = executor
+        self.checkpoints = checkpoints
         self.keep = keep
+        self.limits = limits
+        self.retries = retries
+        self.first_failures = first_failures
         self.on_record = on_record
+        self.outbox = outbox
+        self._orphans = self._take_in(outbox, wait) if outbox else None
+        self._running: dict[JobKey, Job] = {}
+        self._losses: Counter[JobKey] = Counter()
+        """How often a job's worker was lost."""
         self._doubted: list[Attempt] = []
         """The first failures, while nothing but failures came: not recorded yet."""
         self._trusted = False
+        self._stopping = False
 
-    def run(self, limits: Limits) -> None:
+    def run(self, interrupts: Interrupts) -> None:
+        """Run to the end. An interrupt lets running jobs end; a second one does not."""
         try:
-            while not limits.out_of_time():
-                job = self.study.ask()
-                if job is None and not self._doubted:
+            self._reserve()
+            while not interrupts.at_once:
+                self._stopping = self._stopping or interrupts.asked or self.limits.out_of_time()
+                self._fill()
+                if not self._running and not self._settle():
                     break
-                if job is None:  # nothing else can start before these are told
-                    self._trust()
-                elif not self._evaluate(job, limits):
-                    break
-            self._trust()
+                self._collect(self.executor.wait(SECONDS_A_LOOK))
+                self._adopt()
+            self._collect(self.executor.wait(0))
+            self._record_doubted()
         finally:
-            for attempt in self._doubted:
-                self.study.release(attempt.job)
+            self.executor.close(kill=True)
+            self._give_back()
 
-    def _evaluate(self, job: Job, limits: Limits) -> bool:
-        """Run a job, unless a limit forbids it."""
-        context = self._context(job) if self.checkpoints else None
-        if not limits.spend(job.budget - (context.previous_budget if context else 0)):
-            self.study.release(job)
+    def _take_in(self, outbox: Outbox, wait: bool) -> Orphans:
+        """Record what workers left while no driver was there, and see who still runs."""
+        orphans = Orphans(outbox)
+        if not wait:
+            orphans.give_up()
+        for attempt in outbox.waiting():
+            if self.study.expects(attempt.job):
+                self.study.tell_attempts([attempt])
+                self._prune(attempt.job)
+            if attempt.job.key not in orphans.keys:
+                outbox.clear(attempt.job.key)
+        return orphans
+
+    def _reserve(self) -> None:
+        """Do not offer what orphans are running."""
+        keys = self._orphans.keys if self._orphans else []
+        for job in self.study.reserve(keys):
+            self._running[job.key] = job
+
+    def _adopt(self) -> None:
+        """Take in the results of orphans that have ended; what they left undone is offered."""
+        for key, attempt in self._orphans.ended() if self._orphans else ():
+            job = self._running.pop(key, None)
+            if job is not None and attempt is not None and self.study.expects(attempt.job):
+                self._judge(attempt)
+            elif job is not None:
+                self.study.release(job)
+        if self._trusted:
+            self._record_doubted()
+
+    def _fill(self) -> None:
+        """Start as many jobs as there is room for."""
+        while not self._stopping and self.executor.free and (job := self.study.ask()):
+            self._running[job.key] = job
+            task = self._task(job)
+            begun = task.context.previous_budget if task.context else 0
+            if self._losses[job.key] or self.limits.spend(job.budget - begun):
+                self.executor.submit(task)
+            else:
+                self._stopping = True
+                del self._running[job.key]
+                self.study.release(job)
+
+    def _settle(self) -> bool:
+        """When nothing runs: tell what is in doubt, if more may then be done."""
+        if self._stopping or not self._doubted:
             return False
-        try:
-            attempt = evaluate(self.objective, job, context)
-        except BaseException:  # an interrupt: the job is offered again
-            self.study.release(job)
-            raise
-        self._doubted.append(attempt)
-        if self._trusted or not is_failure(attempt.result, self.study.maximize):
-            self._trust()
-        elif len(self._doubted) == FIRST_FAILURES:
-            raise ObjectiveError([each.result for each in self._doubted])
+        self._record_doubted()
         return True
 
-    def _trust(self) -> None:
+    def _collect(self, all_ended: Sequence[Ended]) -> None:
+        for ended in all_ended:
+            job = self._running.pop(ended.task.job.key)
+            attempt = ended.attempt or self._lose(job, ended.lost or "")
+            if attempt is not None:
+                self._judge(attempt)
+        if self._trusted:
+            self._record_doubted()
+
+    def _lose(self, job: Job, lost: str) -> Attempt | None:
+        """Offer a lost job again, or after too many losses count it as failed."""
+        self._losses[job.key] += 1
+        if self._losses[job.key] > self.retries:
+            return Attempt(job, None, lost)
+        self.study.release(job)
+        return None
+
+    def _judge(self, attempt: Attempt) -> None:
+        self._doubted.append(attempt)
+        if attempt.loss is not None:
+            self._trusted = True
+        elif not self._trusted and len(self._doubted) >= self.first_failures:
+            raise ObjectiveError([each.error or "" for each in self._doubted])
+
+    def _record_doubted(self) -> None:
         """Record what was held back; from now on failures are verdicts."""
-        attempts, self._doubted, self._trusted = self._doubted, [], True
+        attempts, self._trusted = list(self._doubted), True
         if not attempts:
             return
-        if self.checkpoints:
-            for attempt in attempts:
-                self._seal(self.checkpoints, attempt)
         self.study.tell_attempts(attempts)
-        if self.checkpoints:
-            for attempt in attempts:
-                self._prune(self.checkpoints, attempt.job)
+        self._doubted.clear()
+        for attempt in attempts:
+            self._prune(attempt.job)
+            if self.outbox:
+                self.outbox.clear(attempt.job.key)
         if self.on_record:
             self.on_record()
+
+    def _give_back(self) -> None:
+        """Offer again what was asked for and not told."""
+        for job in [*self._running.values(), *(each.job for each in self._doubted)]:
+            self.study.release(job)
+
+    def _task(self, job: Job) -> Task:
+        context = self._context(job) if self.checkpoints else None
+        return Task(job, context, self.study.maximize, keeps=self.keep != Keep(False, 0))
 
     def _context(self, job: Job) -> Context:
         assert self.checkpoints is not None
@@ -128,16 +216,10 @@ class Loop:
             partial=partial,
         )
 
-    def _seal(self, checkpoints: Checkpoints, attempt: Attempt) -> None:
-        failed = is_failure(attempt.result, self.study.maximize)
-        if failed or self.keep == Keep(False, 0):
-            checkpoints.discard(attempt.job.key)
-        else:
-            checkpoints.finish(attempt.job.key)
-
-    def _prune(self, checkpoints: Checkpoints, job: Job) -> None:
+    def _prune(self, job: Job) -> None:
         """Remove what the new checkpoint of a config, or the end of a rung, makes superfluous."""
-        if self.keep.all or not checkpoints.path(job.key).exists():
+        checkpoints = self.checkpoints
+        if checkpoints is None or self.keep.all or not checkpoints.path(job.key).exists():
             return
         if self.keep.configs is None:
             for rung in range(job.bracket, job.rung):

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from deepband.checkpoints import Checkpoints
 from deepband.errors import InputError
 from deepband.records import Attempt, Job
+from deepband.results import read_any_result
 
 Objective: TypeAlias = Callable[..., object]
 """`objective(config, budget)` or `objective(config, budget, context)`."""
@@ -41,6 +43,18 @@ class Context:
         self.reported.append((float(step), float(loss)))
 
 
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A job with all that a worker needs to run it."""
+
+    job: Job
+    context: Context | None
+    """None when the objective takes none."""
+    maximize: bool
+    keeps: bool
+    """Whether what is saved is kept at all."""
+
+
 def takes_context(objective: Objective) -> bool:
     """Whether an objective takes three arguments; one that takes neither two nor three raises."""
     if not callable(objective):
@@ -61,11 +75,12 @@ def takes_context(objective: Objective) -> bool:
     )
 
 
-def evaluate(objective: Objective, job: Job, context: Context | None) -> Attempt:
-    """Run a job once. Whatever the objective raises, but for an interrupt, is its result."""
-    arguments: list[Any] = [dict(job.config), job.budget]
-    if context is not None:
-        arguments.append(context)
+def perform(objective: Objective, task: Task) -> Attempt:
+    """Run a job once and seal what it saved. Whatever the objective raises, but for an interrupt,
+    is its result."""
+    arguments: list[Any] = [dict(task.job.config), task.job.budget]
+    if task.context is not None:
+        arguments.append(task.context)
     start = time.perf_counter()
     result: object
     try:
@@ -73,10 +88,25 @@ def evaluate(objective: Objective, job: Job, context: Context | None) -> Attempt
     except (Exception, SystemExit) as failure:
         result = failure
     seconds = time.perf_counter() - start
-    if context is None:
-        return Attempt(job, result, seconds)
-    curve = tuple(context.reported) or None
-    return Attempt(job, result, seconds, context.previous_rung, curve)
+    outcome = read_any_result(result, task.maximize)
+    if task.context is None:
+        return Attempt(task.job, *outcome, seconds)
+    _seal(task, failed=outcome[0] is None)
+    curve = tuple(task.context.reported) or None
+    return Attempt(task.job, *outcome, seconds, task.context.previous_rung, curve)
+
+
+def _seal(task: Task, failed: bool) -> None:
+    """Make what was saved trustworthy, or remove it."""
+    assert task.context is not None
+    checkpoints = Checkpoints(task.context.path.parents[2])
+    try:
+        if task.keeps and not failed:
+            checkpoints.finish(task.job.key)
+            return
+    except OSError:  # a full disk: better no checkpoint than half of one
+        pass
+    checkpoints.discard(task.job.key)
 
 
 def training_seed(seed: int, bracket: int, index: int, rung: int) -> int:

@@ -32,10 +32,12 @@ class Job(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """What came of running a job once: what was returned or raised, and how it went."""
+    """What came of running a job once: the outcome that was read, and how it went."""
 
     job: Job
-    result: object
+    loss: float | None
+    error: str | None = None
+    metrics: Mapping[str, Any] | None = None
     seconds: float | None = None
     resumed_from: int | None = None
     curve: tuple[tuple[float, float], ...] | None = None

@@ -28,6 +28,8 @@ from deepband.errors import (
     UnfinishedError,
     shown,
 )
+from deepband.executors.base import Executor, Timeout
+from deepband.executors.inline import InlineExecutor
 from deepband.facts import (
     Fact,
     JobFinished,
@@ -38,10 +40,12 @@ from deepband.facts import (
     ObjectiveNamed,
     RunStarted,
 )
-from deepband.loop import Limits, Loop
-from deepband.objective import Objective
+from deepband.interrupts import Interrupts
+from deepband.loop import FIRST_FAILURES, Limits, Loop
+from deepband.objective import Objective, takes_context
+from deepband.outbox import Outbox
 from deepband.records import Attempt, Evaluation, Job
-from deepband.results import read_any_result, read_result
+from deepband.results import read_result
 from deepband.schedule import Budget, as_number
 from deepband.space import Space
 from deepband.state import State
@@ -134,12 +138,25 @@ class Study:
         )
 
     def tell_attempts(self, attempts: Iterable[Attempt]) -> None:
-        """Record what came of running jobs; what is no result is a failed evaluation."""
+        """Record what came of running jobs, with how it went."""
         self.lock()
-        maximize = self.maximize
-        self._finish(
-            (job, (*read_any_result(result, maximize), *how)) for job, result, *how in attempts
-        )
+        self._finish((job, tuple(how)) for job, *how in attempts)
+
+    def expects(self, job: Job) -> bool:
+        """Whether this is an open job of the study, as it was handed out."""
+        try:
+            bracket, index, _ = self._check_open(job)
+        except (JobError, InputError):
+            return False
+        configs = self._state.configs[bracket]
+        return index < len(configs) and configs[index] == job.config
+
+    def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
+        """Hand out these jobs, as far as they can start now."""
+        self.lock()
+        ready = set(hyperband.ready_jobs(self._state))
+        wanted = [key for key in keys if key in ready]
+        return self._hand_out(wanted) if wanted else []
 
     def retry_failed(self) -> int:
         """Take back failed evaluations on rungs that are not decided yet, and offer their jobs
@@ -154,20 +171,55 @@ class Study:
         self,
         objective: Objective,
         *,
+        workers: int = 1,
+        timeout: Timeout = None,
+        retries: int = 1,
         max_seconds: float | None = None,
         max_cost: float | None = None,
+        wait: bool = True,
         on_record: Callable[[], None] | None = None,
     ) -> None:
-        """Evaluate jobs in this process until the run is done or a limit is reached.
+        """Evaluate jobs until the run is done or a limit is reached.
 
         `objective(config, budget)` or `objective(config, budget, context)` returns what `tell`
         takes; what it raises is a failed evaluation. See `deepband.Context` for checkpoints,
-        seeds and learning curves. No job is started after `max_seconds`, nor one that would
-        bring what this call trains, in units of budget, beyond `max_cost`.
+        seeds and learning curves.
+
+        With more than one of `workers`, or a `timeout` (seconds, or a function of the budget),
+        jobs run in processes of their own: one that dies, or takes too long, costs only its own
+        evaluation, which is tried again `retries` times before it counts as failed.
+
+        No job is started after `max_seconds`, nor one that would bring what this call trains, in
+        units of budget, beyond `max_cost`. Jobs that workers of a driver that died are still
+        running are waited for; without `wait` they are given up and offered again.
         """
         self.lock()
-        loop = Loop(self, objective, self._keep, on_record)
-        loop.run(Limits(max_seconds, max_cost))
+        inline = workers == 1 and timeout is None
+        loop = Loop(
+            self,
+            InlineExecutor(objective) if inline else self._pool(objective, workers, timeout),
+            self.checkpoints if takes_context(objective) else None,
+            self._keep,
+            limits=Limits(max_seconds, max_cost),
+            retries=retries,
+            first_failures=max(FIRST_FAILURES, workers),
+            outbox=Outbox(self.files) if not inline or self._has_outbox() else None,
+            wait=wait,
+            on_record=on_record,
+        )
+        with Interrupts(inline) as interrupts:
+            loop.run(interrupts)
+
+    def _pool(self, objective: Objective, workers: int, timeout: Timeout) -> Executor:
+        from deepband.executors.processes import ProcessExecutor  # loads Pebble
+
+        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+            raise InputError(f"workers is {shown(workers)}: give a whole number of 1 or more.")
+        return ProcessExecutor(objective, workers, self.files, timeout)
+
+    def _has_outbox(self) -> bool:
+        """Whether workers of an earlier call may have left something."""
+        return isinstance(self._storage, SqliteStorage) and Outbox(self.files).exists()
 
     def name_objective(self, objective: str) -> None:
         """Note what is evaluated, such as "train.py:objective"."""
@@ -239,13 +291,18 @@ class Study:
         return self._drawer.space
 
     @cached_property
-    def checkpoints(self) -> Checkpoints:
-        """Where training state is kept: beside the study file, or in a temporary folder."""
+    def files(self) -> Path:
+        """The folder beside the study file, or a temporary one of a study in memory."""
         if isinstance(self._storage, SqliteStorage):
-            return Checkpoints(self._storage.files / "checkpoints")
+            return self._storage.files
         folder = mkdtemp(prefix="deepband-")
         self._forget = weakref.finalize(self, rmtree, folder, ignore_errors=True)
-        return Checkpoints(Path(folder))
+        return Path(folder)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Where training state is kept."""
+        return Checkpoints(self.files / "checkpoints")
 
     @property
     def best(self) -> Evaluation | None:

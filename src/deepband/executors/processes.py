@@ -1,0 +1,227 @@
+"""Runs tasks in processes that may die.
+
+Every worker is a Pebble pool of one: a worker that is killed while it holds its pipe then breaks
+no pipe but its own. Pebble starts processes and carries messages; who died is told by the lock
+that a worker holds on its job, which the kernel drops with the process, whatever its exit code.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.spawn
+import os
+import pickle
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.context import SpawnContext, SpawnProcess
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+from pebble import ProcessExpired, ProcessPool
+
+from deepband.errors import InputError, ObjectiveError
+from deepband.executors.base import Ended, Timeout
+from deepband.executors.working import Order, begin, work
+from deepband.objective import Objective, Task
+from deepband.outbox import Outbox, Running, look
+from deepband.records import Attempt
+
+SECONDS_TO_TERMINATE = 2.0
+SECONDS_TO_ANSWER = 5.0
+"""How long a worker that has let go of its job may take to send the result."""
+
+
+class ProcessExecutor:
+    """So many worker processes, each ended with all that it started."""
+
+    def __init__(
+        self, objective: Objective, workers: int, folder: Path, timeout: Timeout = None
+    ) -> None:
+        self._shipped = ship(objective)
+        self._folder = folder
+        self._timeout = timeout
+        self._outbox = Outbox(folder)
+        self._outbox.make()
+        self._slots = [_Slot(number, self._outbox) for number in range(workers)]
+
+    @property
+    def free(self) -> int:
+        return sum(slot.order is None for slot in self._slots)
+
+    def submit(self, task: Task) -> None:
+        slot = next(slot for slot in self._slots if slot.order is None)
+        seconds = self._timeout(task.job.budget) if callable(self._timeout) else self._timeout
+        if task.context is not None:
+            task = replace(task, context=replace(task.context, slot=slot.number))
+        slot.start(self._shipped, Order(task, secrets.token_hex(4), seconds, self._folder))
+
+    def wait(self, seconds: float) -> Sequence[Ended]:
+        futures = [slot.future for slot in self._slots if slot.future is not None]
+        if futures:
+            wait(futures, timeout=seconds, return_when=FIRST_COMPLETED)
+        return [ended for slot in self._slots if (ended := slot.look()) is not None]
+
+    def close(self, kill: bool = False) -> None:
+        for slot in self._slots:
+            slot.close()
+
+
+class _Slot:
+    """A place for one worker, and the order it works on."""
+
+    def __init__(self, number: int, outbox: Outbox) -> None:
+        self.number = number
+        self.outbox = outbox
+        self.order: Order | None = None
+        self.future: Future[Attempt] | None = None
+        self._pool: ProcessPool | None = None
+        self._pid = 0
+        self._let_go: float | None = None
+        """Since when the worker does not hold its job any more, though it has not answered."""
+        self._late: str | None = None
+        self._kill_at = 0.0
+
+    def start(self, shipped: bytes, order: Order) -> None:
+        if self._pool is None:
+            self._pool = ProcessPool(
+                max_workers=1, initializer=begin, initargs=(os.getpid(),), context=_CONTEXT
+            )
+        self.order, self._let_go, self._late = order, None, None
+        self.future = self._pool.schedule(work, args=(shipped, order))
+
+    def look(self) -> Ended | None:
+        """What became of the order, if it has ended."""
+        if self.order is None or self.future is None:
+            return None
+        if self.future.done():
+            return self._answered(self.future)
+        running = self._running(self.order)
+        if running is not None:
+            self._pid = running.pid
+            self._check_time(self.order, running)
+            return None
+        if self._pid and self._let_go is None:
+            self._let_go = time.monotonic()
+        if self._let_go is not None and time.monotonic() - self._let_go > SECONDS_TO_ANSWER / 10:
+            gone = not _is_alive(self._pid)
+            if gone or time.monotonic() - self._let_go > SECONDS_TO_ANSWER:
+                return self._lost("WorkerDied: the worker ended without a result")
+        return None
+
+    def _running(self, order: Order) -> Running | None:
+        return look(self.outbox.job_file(order.task.job.key, order.token))
+
+    def _answered(self, future: Future[Attempt]) -> Ended:
+        assert self.order is not None
+        try:
+            attempt = future.result()
+        except ProcessExpired as death:
+            return self._lost(self._late or f"WorkerDied: the worker ended with {_how(death)}")
+        except (Exception, BaseException) as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise ObjectiveError([f"{type(error).__name__}: {error}"]) from error
+        ended = Ended(self.order.task, attempt)
+        self.order, self.future = None, None
+        return ended
+
+    def _lost(self, reason: str) -> Ended:
+        """The worker is gone: look for what it left, and start anew."""
+        assert self.order is not None
+        order = self.order
+        attempt = self.outbox.get(order.task.job.key, order.token)
+        self.outbox.job_file(order.task.job.key, order.token).unlink(missing_ok=True)
+        self.close()
+        return Ended(order.task, attempt, None if attempt else self._late or reason)
+
+    def _check_time(self, order: Order, running: Running) -> None:
+        """End a worker that takes too long: first asking, then not."""
+        if order.seconds is None or time.time() - running.started < order.seconds:
+            return
+        now = time.monotonic()
+        if self._late is None:
+            self._late = f"Timeout: it took more than {order.seconds:.6g} seconds"
+            self._kill_at = now + SECONDS_TO_TERMINATE
+            _signal_group(running.pid, signal.SIGTERM)
+        elif now > self._kill_at:
+            _signal_group(running.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the worker and all that it started."""
+        if self.order is not None and (running := self._running(self.order)):
+            self._pid = running.pid
+        if self._pid:
+            _signal_group(self._pid, signal.SIGKILL)
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            if self.future is not None:
+                self.future.cancel()
+            pool.stop()  # type: ignore[no-untyped-call]
+            threading.Thread(target=pool.join, daemon=True).start()
+        self.order, self.future, self._pid = None, None, 0
+
+
+def ship(objective: Objective) -> bytes:
+    """An objective as bytes that a worker can load; told here if it cannot travel."""
+    try:
+        shipped = cloudpickle.dumps(objective)
+        pickle.loads(shipped)
+    except Exception as error:
+        raise InputError(
+            f"the objective cannot travel to worker processes: {type(error).__name__}: {error}. "
+            "Let it hold no open files, locks or connections; open them inside."
+        ) from error
+    return bytes(shipped)
+
+
+def _how(death: ProcessExpired) -> str:
+    code = death.exitcode
+    return f"signal {-code}" if isinstance(code, int) and code < 0 else f"exit code {code}"
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+class _Process(SpawnProcess):
+    """A spawned process that does not import the user's main script again: what it needs of it
+    travels with the objective, and a script without a guard would run itself anew."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802
+        original = multiprocessing.spawn.get_preparation_data
+
+        def without_main(name: str) -> dict[str, Any]:
+            data = original(name)
+            return {key: value for key, value in data.items() if not key.startswith("init_main")}
+
+        with _POPEN:
+            multiprocessing.spawn.get_preparation_data = without_main
+            try:
+                return SpawnProcess._Popen(process_obj)
+            finally:
+                multiprocessing.spawn.get_preparation_data = original
+
+
+class _Context(SpawnContext):
+    Process = _Process
+
+
+_POPEN = threading.Lock()
+_CONTEXT = _Context()

@@ -1,0 +1,67 @@
+"""Ctrl-C and SIGTERM: once ends it gently, twice at once, three times without a word.
+
+    first    no new jobs; running ones end and are recorded
+    second   workers are ended; what is known is recorded
+    third    the process ends on the spot; the study is whole all the same
+
+SIGTERM, as a batch system sends it, is a first one that becomes a second after a while.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+
+CODE = 130
+SECONDS_TO_END = 20.0
+
+
+class Interrupts:
+    """Counts the interrupts while it is entered. Only the main thread receives any."""
+
+    def __init__(self, inline: bool) -> None:
+        self.inline = inline
+        """Whether jobs run in this thread, so that a second interrupt must break into one."""
+        self.count = 0
+        self._deadline: float | None = None
+        self._former: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._former[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, former in self._former.items():
+            signal.signal(number, former)  # type: ignore[arg-type]
+        if self.count and error is None:
+            raise KeyboardInterrupt
+
+    @property
+    def asked(self) -> bool:
+        """Whether to start no more jobs."""
+        return self.count > 0
+
+    @property
+    def at_once(self) -> bool:
+        """Whether to wait for nothing."""
+        late = self._deadline is not None and time.monotonic() > self._deadline
+        return self.count > 1 or late
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if number == signal.SIGTERM and self._deadline is None:
+            self._deadline = time.monotonic() + SECONDS_TO_END
+        if self.count > 2:
+            os._exit(CODE)
+        if self.count == 2 and self.inline:
+            raise KeyboardInterrupt

@@ -1,0 +1,165 @@
+"""What workers leave in the study's folder, so that nothing is lost when a driver dies.
+
+    FOLDER/jobs/BRACKET-INDEX-RUNG.TOKEN     held locked by the worker that runs the job
+    FOLDER/outbox/BRACKET-INDEX-RUNG.TOKEN   its result, complete or not there at all
+
+A worker whose job file is gone has been given up: its result is not wanted any more.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from deepband.facts import JobKey
+from deepband.records import Attempt, Job
+
+
+class Running(NamedTuple):
+    """A job that some worker is running now."""
+
+    path: Path
+    key: JobKey
+    pid: int
+    host: str
+    started: float
+    deadline: float | None
+
+
+class Outbox:
+    """The jobs that run and the results that wait, of one study."""
+
+    def __init__(self, folder: Path) -> None:
+        self.jobs = folder / "jobs"
+        self.results = folder / "outbox"
+
+    def exists(self) -> bool:
+        return self.results.is_dir()
+
+    def make(self) -> None:
+        for folder in (self.jobs, self.results):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def job_file(self, key: JobKey, token: str) -> Path:
+        return self.jobs / _name(key, token)
+
+    @contextmanager
+    def hold(self, key: JobKey, token: str, seconds: float | None) -> Iterator[None]:
+        """Hold a job while it runs; the lock ends with the process, however that ends."""
+        path = self.job_file(key, token)
+        hidden = path.with_name(f".{path.name}")  # it is seen only when it is locked
+        descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            now = time.time()
+            note = {
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+                "started": now,
+                "deadline": None if seconds is None else now + seconds,
+            }
+            os.write(descriptor, json.dumps(note).encode())
+            hidden.rename(path)
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def put(self, attempt: Attempt, token: str) -> None:
+        """Leave a result, unless it is not wanted any more. It is on the disk on return."""
+        key = attempt.job.key
+        if not self.job_file(key, token).exists():
+            return
+        row: dict[str, Any] = attempt._asdict()
+        row["job"] = list(attempt.job)
+        row["loss"] = None if attempt.loss is None else repr(attempt.loss)
+        row["curve"] = [[step, repr(loss)] for step, loss in attempt.curve or ()]
+        path = self.results / _name(key, token)
+        temporary = path.with_name(f".{path.name}")
+        with temporary.open("w") as file:
+            json.dump(row, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+        _sync(self.results)
+
+    def get(self, key: JobKey, token: str) -> Attempt | None:
+        """The result of an attempt, if it is there."""
+        try:
+            return _attempt(json.loads((self.results / _name(key, token)).read_text()))
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def waiting(self) -> list[Attempt]:
+        """Every result that waits to be recorded. One that cannot be read is removed."""
+        found = []
+        for path in sorted(self.results.glob("[0-9]*")):
+            try:
+                found.append(_attempt(json.loads(path.read_text())))
+            except (OSError, ValueError, TypeError, KeyError):
+                path.unlink(missing_ok=True)
+        return found
+
+    def clear(self, key: JobKey) -> None:
+        """Remove every result of a job, because one is recorded or none is wanted."""
+        for path in self.results.glob("-".join(map(str, key)) + ".*"):
+            path.unlink(missing_ok=True)
+
+    def running(self) -> list[Running]:
+        """The jobs that workers hold; files that nobody holds are removed."""
+        return [found for path in sorted(self.jobs.glob("[0-9]*")) if (found := look(path))]
+
+
+def look(path: Path) -> Running | None:
+    """Who holds a job file; None, and the file is removed, when nobody does."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        note: dict[str, Any] = {}
+        with suppress(ValueError):
+            note = json.loads(os.read(descriptor, 4096) or b"{}")
+        bracket, index, rung = map(int, path.name.split(".")[0].split("-"))
+        return Running(
+            path,
+            (bracket, index, rung),
+            int(note.get("pid", 0)),
+            str(note.get("host", "")),
+            float(note.get("started", time.time())),
+            note.get("deadline"),
+        )
+    else:
+        path.unlink(missing_ok=True)
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _name(key: JobKey, token: str) -> str:
+    bracket, index, rung = key
+    return f"{bracket}-{index}-{rung}.{token}"
+
+
+def _attempt(row: dict[str, Any]) -> Attempt:
+    job = Job(*row.pop("job"))
+    loss = row.pop("loss")
+    curve = tuple((float(step), float(value)) for step, value in row.pop("curve"))
+    return Attempt(job, None if loss is None else float(loss), **row, curve=curve or None)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
