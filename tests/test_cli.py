@@ -140,6 +140,8 @@ def test_exports(folder: Path, study: Path) -> None:
     assert "'=1+1" in text
     assert not re.search(r"(^|,)=", text)
     assert "cannot be written" in call(folder, "export", study, "-o", "no/out.csv", code=2)
+    assert "belongs to the study" in call(folder, "export", study, "-o", "mlp.study", code=2)
+    assert deepband.open_study(study).done
 
 
 def test_hostile_texts_are_shown_and_not_obeyed(folder: Path, study: Path) -> None:
@@ -165,6 +167,14 @@ def test_hostile_texts_are_shown_and_not_obeyed(folder: Path, study: Path) -> No
         (["run", "mlp.study", "--eta", "2"], 2, "made with eta 3, and 2 is given"),
         (["run", "mlp.study", "--max-budget", "27"], 2, "first max_budget 9, and 27 is given"),
         (["run", "b.study", "train.py:objective", "--space", "bad.json"], 2, "cannot be read"),
+        (
+            ["run", "b.study", "train.py:objective", "--max-budget", "9", "--space", "odd.json"],
+            2,
+            "'x'",
+        ),
+        (["run", "b.study", "exits.py:f", "--max-budget", "9"], 2, "SystemExit: 0 ("),
+        (["run", "mlp.study", "other.py:objective"], 2, "parameter 'lr' was"),
+        (["run", "mlp.study", "--max-cost", "nan"], 2, "give a number of 0"),
         (["run", "b.study", "train.py:broken", "--max-budget", "9"], 1, "KeyError"),
         (["status", "nothing.study"], 2, "there is no study nothing.study"),
         (["status", "train.py"], 1, "is not a whole study file"),
@@ -178,6 +188,9 @@ def test_wrong_use_is_said_with_its_exit_code(
     folder: Path, study: Path, arguments: list[str], code: int, message: str
 ) -> None:
     (folder / "bad.json").write_text("{")
+    (folder / "odd.json").write_text('{"x": {"range": 5}}')
+    (folder / "exits.py").write_text("import sys\nsys.exit(0)\n")
+    (folder / "other.py").write_text(TRAIN.replace("1e-4", "1e-5"))
     assert message in call(folder, *arguments, code=code)
     if code == 2:
         assert not (folder / "b.study").exists()
@@ -207,7 +220,7 @@ def test_a_held_study_and_an_interrupt(folder: Path) -> None:
         time.sleep(0.05)
     message = call(folder, *arguments, code=75)
     assert f"held by process {process.pid} on host" in message
-    assert "running" in call(folder, "status", path)
+    assert ", 1 running" in call(folder, "status", path)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -226,6 +239,7 @@ def test_checkpoints_are_removed_with_a_word_on_the_cost(folder: Path) -> None:
     assert found["removed"] == 20
     assert found["bytes_freed"] > 0
     assert found["extra_cost"] > 0
+    assert "2 checkpoints kept, 0 removed" in call(folder, "checkpoints", "s.study")
     out = call(folder, "checkpoints", "s.study", "--keep", "none")
     assert "0 checkpoints kept, 2 removed" in out
     assert "deepening may train up to" in out

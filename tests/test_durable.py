@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import signal
 import sqlite3
@@ -152,7 +151,7 @@ def test_choices_that_a_file_cannot_keep_are_refused(path: Path) -> None:
         with pytest.raises(SpaceError, match="parameter 'x' has the value"):
             make(path, space={"x": [choice, "b"]})
     make(path, space={"x": [None, 1, 0.5, "a", False, [1, [2]]]}).close()
-    assert list(path.parent.iterdir()) == [path, path.with_name("mlp.study.files")] or path.exists()
+    assert path.exists()
 
 
 def test_a_second_driver_is_told_who_holds_the_study(path: Path) -> None:
@@ -291,7 +290,6 @@ def test_the_tables_can_be_queried_by_a_person(path: Path) -> None:
             'SELECT config FROM configs WHERE bracket = 0 AND "index" = 1'
         )
         assert json.loads(config) == jobs[1].config
-        assert connection.execute("SELECT count(*) FROM running").fetchone() == (15,)
         ((journal,),) = connection.execute("PRAGMA journal_mode")
         assert journal in ("delete", "truncate")
         connection.close()
@@ -335,9 +333,9 @@ def test_a_full_disk_is_said_and_nothing_is_lost(path: Path) -> None:
         except deepband.StorageError as error:
             print(told, len(study.evaluations), error)
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        study.release(job)  # it was handed out when the disk was full
         while job := study.ask():
             study.tell(job, job.config["x"])
-        # The job that was handed out when the disk was full is open still.
         print(len(study.evaluations))
         """,
         path,
@@ -348,8 +346,8 @@ def test_a_full_disk_is_said_and_nothing_is_lost(path: Path) -> None:
     told, known, message = first.split(" ", 2)
     assert told == known
     assert "cannot be used now" in message
-    study = deepband.open_study(path)
-    assert len(study.evaluations) == int(last)
+    assert last == "206"
+    assert deepband.open_study(path).done
 
 
 def test_a_folder_that_cannot_be_written_is_said_before_anything_is_spent(tmp_path: Path) -> None:
@@ -358,5 +356,150 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_is_spent(tmp_pa
         make(tmp_path / "mlp.study")
 
 
-def test_limits_of_files_are_as_before() -> None:
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+def test_a_study_that_was_left_behind_catches_up_before_it_deepens(path: Path) -> None:
+    with make(path) as study:
+        finish(study, noisy(0))
+    late = deepband.open_study(path)
+    with deepband.open_study(path) as study:
+        study.deepen("efficient")
+        finish(study, noisy(0))
+    late.deepen("efficient", to=27)
+    assert len(late.runs) == 2
+    late.close()
+    assert deepband.open_study(path).done
+
+
+def test_what_goes_on_in_a_study_that_somebody_else_wrote_to_is_refused(path: Path) -> None:
+    study = make(path)
+    jobs = study.ask_all()
+    shutil.rmtree(path.with_name("mlp.study.files"))  # and with it the lock
+    with deepband.open_study(path) as other:
+        other.tell(jobs[0]._replace(study=""), 0.5)
+    with pytest.raises(StorageError, match="changed by somebody else"):
+        study.tell(jobs[1], 0.5)
+    study.tell(jobs[1], 0.5)  # it has caught up
+    assert len(study.evaluations) == 2
+
+
+def test_a_forked_child_cannot_write(path: Path) -> None:
+    study = make(path)
+    jobs = study.ask_all()
+    child = os.fork()
+    if child == 0:
+        try:
+            study.tell(jobs[0], 0.5)
+        except StorageError:
+            os._exit(7)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    study.tell(jobs[0], 0.5)
+    assert len(deepband.open_study(path).evaluations) == 1
+
+
+def test_a_journal_without_its_study_is_not_mixed_into_a_new_one(path: Path) -> None:
+    journal = path.with_name("mlp.study-journal")
+    journal.write_bytes(b"left over")
+    with pytest.raises(StorageError, match=r"is gone, but mlp\.study-journal"):
+        make(path)
+    assert journal.read_bytes() == b"left over"
+
+
+def test_checkpoints_of_a_deleted_study_are_not_those_of_a_new_one(path: Path) -> None:
+    seen: list[bool] = []
+
+    def train(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
+        seen.append(context.previous is None and context.partial is None)
+        (context.path / "state").write_text(str(budget))
+        return float(config["x"])
+
+    with make(path, keep="all") as study:
+        study.optimize(train)
+    path.unlink()
+    seen.clear()
+    with make(path, seed=5) as study:
+        study.tell_all([(job, job.config["x"]) for job in study.ask_all()])
+        study.optimize(train)
+        assert all(seen[:3])
+        assert all(each.resumed_from is None for each in study.evaluations if each.rung == 1)
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "/", "a\0b", "x" * 300, "\udcff.study", b"bytes.study", 5, "folder/"]
+)
+def test_what_is_no_path_is_refused(
+    bad: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StorageError):
+        make(bad)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a b.study", "100%.study", "what?.study", "#1.study", "ü.study"])
+def test_odd_names_are_good_names(name: str, tmp_path: Path) -> None:
+    make(tmp_path / name).close()
+    assert deepband.open_study(tmp_path / name).max_budget == 9
+
+
+def test_a_relative_path_is_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def train(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
+        os.chdir("/")
+        (context.path / "state").write_text("x")
+        return float(config["x"])
+
+    with deepband.open_study("here.study", space=SPACE, max_budget=9) as study:
+        study.optimize(train)
+        assert all(each.error is None for each in study.evaluations)
+    assert deepband.open_study(tmp_path / "here.study").done
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        'DELETE FROM configs WHERE bracket = 0 AND "index" = 3',
+        "UPDATE configs SET config = '[1]'",
+        "UPDATE configs SET config = '{'",
+        "UPDATE studies SET max_budget = '1/0'",
+        "UPDATE studies SET space = '5', eta = 1",
+        "UPDATE evaluations SET metrics = '5'",
+        "UPDATE evaluations SET curve = '[5]'",
+        "DELETE FROM studies",
+        "DROP TABLE configs",
+        "UPDATE runs SET max_budget = '10'",
+        "UPDATE runs SET strategy = 'other'",
+    ],
+)
+def test_damaged_rows_are_a_damaged_study(path: Path, damage: str) -> None:
+    with make(path) as study:
+        finish(study, noisy(0))
+        study.deepen("efficient")
+        finish(study, noisy(0))
+    connection = sqlite3.connect(path)
+    connection.execute(damage)
+    connection.commit()
+    connection.close()
+    with pytest.raises(StorageError, match="damaged"):
+        deepband.open_study(path)
+
+
+def test_a_failed_commit_is_not_half_known(path: Path) -> None:
+    """The file refuses one commit; the same study goes on afterwards."""
+    with make(path) as study:
+        connection = sqlite3.connect(path)
+        connection.execute(
+            'CREATE TRIGGER full BEFORE INSERT ON evaluations WHEN new."index" = 4 '
+            "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+        )
+        connection.commit()
+        with pytest.raises(StorageError, match="disk full"):
+            study.optimize(lambda config, budget: config["x"])
+        connection.execute("DROP TRIGGER full")
+        connection.commit()
+        connection.close()
+        known = len(study.evaluations)
+        study.optimize(lambda config, budget: config["x"])
+        assert study.done
+        assert known == 4

@@ -127,6 +127,7 @@ def kill_at(path: Path, name: str, number: int) -> None:
     assert code == -signal.SIGKILL, f"{name} {number} was not killed"
 
 
+@pytest.mark.heavy
 def test_a_driver_killed_at_any_system_call_of_a_commit_leaves_whole_commits(
     tmp_path: Path,
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_driver_killed_at_any_system_call_of_a_commit_leaves_whole_commits(
     assert counts == {1, 4}
 
 
+@pytest.mark.heavy
 def test_a_reader_mends_what_a_killed_driver_left(tmp_path: Path) -> None:
     """A hot journal: its reader takes the free lock, rolls it back once and reads."""
     path = tmp_path / "hot.study"

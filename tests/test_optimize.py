@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import deepband
-from deepband import Context, InputError, ObjectiveError, Study
+from deepband import Context, InputError, ObjectiveError, Study, export
 from driving import open_study
 
 
@@ -248,3 +249,76 @@ def test_every_record_is_announced() -> None:
     seen: list[int] = []
     study.optimize(by_x, on_record=lambda: seen.append(len(study.evaluations)))
     assert seen == list(range(1, 23))
+
+
+@pytest.mark.parametrize("name", ["max_cost", "max_seconds"])
+@pytest.mark.parametrize("limit", [float("nan"), "5", True, -1])
+def test_bad_limits_are_refused(name: str, limit: Any) -> None:
+    with pytest.raises(InputError, match=f"{name} is .*: give a number of 0 or more"):
+        open_study().optimize(by_x, **{name: limit})
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_learning_curve_may_diverge(tmp_path: Path, stored: bool) -> None:
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        context.report(1, float("nan"))
+        context.report(2, float("inf"))
+        return 1.0
+
+    path = tmp_path / "a.study" if stored else None
+    with deepband.open_study(path, space={"x": (0.0, 1.0)}, max_budget=3) as study:
+        study.optimize(objective)
+    opened = deepband.open_study(path) if path else study
+    (_, first), (_, second) = opened.evaluations[0].curve
+    assert math.isnan(first)
+    assert second == float("inf")
+    assert list(export.jsonl(opened.state))
+
+
+class Hostile(dict[str, Any]):
+    """A mapping that cannot be read."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError("no")
+
+
+class Nameless:
+    """An object that cannot be printed."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def endless() -> dict[str, Any]:
+    metrics: dict[str, Any] = {"loss": 1.0}
+    metrics["self"] = metrics
+    return metrics
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        (Hostile(loss=1.0), "RuntimeError"),
+        (endless(), "RecursionError"),
+        (ValueError("\udcff"), "ValueError"),
+        ({"loss": 1.0, "name": Nameless()}, None),
+        ({"loss": 1.0, "large": 10**5000, "text": "\udcff", "\udcff": 1}, None),
+    ],
+    ids=["hostile", "endless", "surrogate", "nameless", "odd"],
+)
+def test_odd_results_never_crash(tmp_path: Path, result: Any, kind: str | None) -> None:
+    with deepband.open_study(tmp_path / "a.study", space={"x": (0.0, 1.0)}, max_budget=3) as study:
+        failing(study, result)
+    evaluations = deepband.open_study(tmp_path / "a.study").evaluations
+    kinds = {None if each.error is None else each.error.split(":")[0] for each in evaluations}
+    assert kinds == {None, kind}
+
+
+def test_an_objective_that_removes_its_folder(tmp_path: Path) -> None:
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        context.path.rmdir()
+        return 1.0
+
+    with deepband.open_study(tmp_path / "a.study", space={"x": (0.0, 1.0)}, max_budget=3) as study:
+        study.optimize(objective)
+        assert study.done

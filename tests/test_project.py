@@ -136,3 +136,8 @@ def test_the_readme_shows_the_quote_that_its_code_prints(
     quote = [line for line in printed if line.startswith(("deepening", "  "))]
     assert len(quote) == 7
     assert "\n".join(f"    {line}" for line in quote) in readme.read_text()
+
+
+def test_nothing_that_is_ignored_is_tracked() -> None:
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--ignored", "--exclude-standard"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""

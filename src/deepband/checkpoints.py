@@ -72,7 +72,9 @@ class Checkpoints:
     def finish(self, key: JobKey) -> None:
         """Seal what a job saved, before its result is recorded."""
         path = self.path(key)
-        if any(path.iterdir()):
+        if not path.is_dir():  # the objective removed it: it saved nothing
+            pass
+        elif any(path.iterdir()):
             manifest = self._manifest(key)
             temporary = manifest.with_suffix(".new")
             temporary.write_text(json.dumps(_digests(path)))
@@ -107,8 +109,9 @@ class Checkpoints:
     def kept(self) -> Iterator[JobKey]:
         """Every sealed checkpoint."""
         for manifest in self.folder.glob("*/*/*.json"):
-            bracket, index, rung = (*manifest.parts[-3:-1], manifest.stem)
-            yield int(bracket), int(index), int(rung)
+            if manifest.with_suffix("").is_dir():
+                bracket, index, rung = (*manifest.parts[-3:-1], manifest.stem)
+                yield int(bracket), int(index), int(rung)
 
     def size(self, keys: Iterable[JobKey]) -> int:
         """How many bytes these checkpoints take."""
@@ -131,7 +134,7 @@ def superfluous(state: State, keep: Keep, kept: Iterable[JobKey]) -> list[JobKey
     if keep.all:
         return []
     newest: dict[tuple[int, int], int] = {}
-    for bracket, index, rung in (kept := list(kept)):
+    for bracket, index, rung in (kept := [key for key in kept if _is_recorded(state, key)]):
         newest[bracket, index] = max(rung, newest.get((bracket, index), rung))
     ranked = sorted(newest, key=lambda config: _rank(state, (*config, newest[config])))
     spared = set(ranked[: keep.configs]) | {each for each in ranked if _undecided(state, *each)}
@@ -165,6 +168,11 @@ def retraining_cost(state: State, kept: Collection[JobKey]) -> Fraction:
         ),
         Fraction(0),
     )
+
+
+def _is_recorded(state: State, key: JobKey) -> bool:
+    bracket, index, rung = key
+    return index in state.results.get((bracket, rung), {})
 
 
 def _rank(state: State, key: JobKey) -> tuple[int, float, int, int]:

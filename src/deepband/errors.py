@@ -10,6 +10,7 @@
     ├── UnfinishedError       the current run must be finished first
     ├── ObjectiveError        the first evaluations of an objective all failed
     ├── ClosedError           the study was closed
+    ├── FactError             facts that do not fit together
     └── StorageError          a study file that cannot be read or written
         └── HeldError         another driver holds the study
 
@@ -26,6 +27,7 @@ __all__ = [
     "BudgetError",
     "ClosedError",
     "DeepbandError",
+    "FactError",
     "HeldError",
     "InputError",
     "JobError",
@@ -141,6 +143,10 @@ class ClosedError(DeepbandError):
 
     def __init__(self) -> None:
         super().__init__("the study is closed; open it again with deepband.open_study(...)")
+
+
+class FactError(DeepbandError):
+    """Facts that do not fit together: a damaged study, or a bug of ours."""
 
 
 class StorageError(DeepbandError):

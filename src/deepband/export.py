@@ -80,8 +80,8 @@ def printable(text: str) -> str:
 
 
 def _number(value: float | None) -> float | str | None:
-    """JSON has no infinity: it is written as a text."""
-    return str(value) if value is not None and math.isinf(value) else value
+    """JSON has no infinity and no nan: they are written as texts."""
+    return value if value is None or math.isfinite(value) else str(value)
 
 
 def _line(row: dict[str, Any]) -> str:

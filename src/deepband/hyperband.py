@@ -29,6 +29,15 @@ def ready_jobs(state: State) -> Iterator[JobKey]:
             yield bracket, index, rung
 
 
+def running_jobs(state: State) -> list[JobKey]:
+    """All jobs that are handed out and not told."""
+    return [
+        (bracket, index, front.rung)
+        for bracket, front in enumerate(state.fronts)
+        for index in front.running
+    ]
+
+
 def is_open(state: State, bracket: int, index: int, rung: int) -> bool:
     """Whether the current run waits for the result of this job."""
     if not 0 <= bracket < len(state.fronts):

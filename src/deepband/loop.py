@@ -11,10 +11,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from deepband.checkpoints import Checkpoints, Keep, superfluous
-from deepband.errors import ObjectiveError
+from deepband.errors import InputError, ObjectiveError, StorageError, shown
 from deepband.executors.base import Ended, Executor
 from deepband.facts import JobKey
 from deepband.interrupts import Interrupts
@@ -38,6 +39,12 @@ class Limits:
     max_cost: float | None = None
     start: float = field(default_factory=time.monotonic)
     cost: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, limit in (("max_seconds", self.max_seconds), ("max_cost", self.max_cost)):
+            number = isinstance(limit, Real) and not isinstance(limit, bool)
+            if limit is not None and not (number and limit >= 0):
+                raise InputError(f"{name} is {shown(limit)}: give a number of 0 or more.")
 
     def out_of_time(self) -> bool:
         return self.max_seconds is not None and time.monotonic() - self.start >= self.max_seconds
@@ -206,7 +213,12 @@ class Loop:
         told = {rung: cell[job.index] for rung, cell in results.items() if job.index in cell}
         saved = [rung for rung, each in told.items() if each.loss is not None]
         rung = self.checkpoints.nearest(key, saved)
-        path, partial = self.checkpoints.begin(key)
+        try:
+            path, partial = self.checkpoints.begin(key)
+        except OSError as error:
+            raise StorageError(
+                self.checkpoints.folder, f"cannot hold checkpoints: {error}."
+            ) from error
         return Context(
             seed=training_seed(state.created.seed, *key),
             path=path,

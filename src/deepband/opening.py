@@ -84,7 +84,7 @@ def open_study(
     )
     kept = read_keep(keep)
     in_memory = storage is None or storage == ":memory:"
-    opened: Storage = MemoryStorage() if in_memory else SqliteStorage(str(storage))
+    opened: Storage = MemoryStorage() if in_memory else SqliteStorage(storage)  # type: ignore[arg-type]
     facts = list(opened.load())
     if facts:
         state = fold(opened, facts)
@@ -95,7 +95,9 @@ def open_study(
         check_storable(created.space)
     facts = [created, RunStarted(0, created.max_budget, None)]
     state = State(facts)
-    opened.lock()
+    if opened.lock():  # somebody made it in the meantime
+        opened.close()
+        return open_study(storage, **given, keep=keep)
     opened.append(facts)
     return Study(opened, state, Drawer(created, shaped, chosen), kept)
 

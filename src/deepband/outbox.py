@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from deepband.facts import JobKey
 from deepband.records import Attempt, Job
@@ -39,9 +39,6 @@ class Outbox:
     def __init__(self, folder: Path) -> None:
         self.jobs = folder / "jobs"
         self.results = folder / "outbox"
-
-    def exists(self) -> bool:
-        return self.results.is_dir()
 
     def make(self) -> None:
         for folder in (self.jobs, self.results):
@@ -119,10 +116,18 @@ class Outbox:
 
 def look(path: Path) -> Running | None:
     """Who holds a job file; None, and the file is removed, when nobody does."""
+    found = examine(path)
+    if found == "abandoned":
+        path.unlink(missing_ok=True)
+    return found if isinstance(found, Running) else None
+
+
+def examine(path: Path) -> Running | Literal["abandoned", "absent"]:
+    """Who holds a job file, or that nobody does any more, or that there is none."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError:
-        return None
+        return "absent"
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -139,8 +144,7 @@ def look(path: Path) -> Running | None:
             note.get("deadline"),
         )
     else:
-        path.unlink(missing_ok=True)
-        return None
+        return "abandoned"
     finally:
         os.close(descriptor)
 

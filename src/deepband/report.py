@@ -188,7 +188,9 @@ class Status:
     cells: tuple[CellStatus, ...]
 
 
-def status(state: State) -> Status:
+def status(state: State, running: int | None = None) -> Status:
+    """Where the current run stands; `running` if others know better what is being run."""
+    handed_out = sum(len(front.running) for front in state.fronts)
     summary = runs(state, done=False)[-1]
     left = _left(state)
     results = [told for cell in state.results.values() for told in cell.values()]
@@ -200,7 +202,7 @@ def status(state: State) -> Status:
         evaluations=len(results),
         failed=sum(told.loss is None for told in results),
         open=sum(front.open for front in state.fronts),
-        running=sum(len(front.running) for front in state.fronts),
+        running=handed_out if running is None else running,
         spent=summary.cost,
         left=state.schedule.cost_of(left),
         seconds=summary.seconds,

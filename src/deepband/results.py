@@ -9,7 +9,7 @@ from decimal import Decimal
 from numbers import Real
 from typing import Any, TypeAlias
 
-from deepband.errors import ResultError
+from deepband.errors import ResultError, shown
 
 MOST_TEXT = 64 * 1024
 WANTED = "give a real number, a mapping with 'loss', or an exception for a failure."
@@ -33,7 +33,7 @@ def read_result(result: object, maximize: bool = False) -> Outcome:
         return *_loss(result, maximize), None
     if "loss" not in result:
         raise ResultError(result, "the mapping has no 'loss'; " + WANTED)
-    metrics = {str(key): _plain(value) for key, value in result.items() if key != "loss"}
+    metrics = {_text(str(key)): _plain(value) for key, value in result.items() if key != "loss"}
     return *_loss(result["loss"], maximize), metrics or None
 
 
@@ -43,11 +43,8 @@ def read_any_result(result: object, maximize: bool = False) -> Outcome:
         return read_result(result, maximize)
     except ResultError as error:
         return None, _describe(error.with_traceback(None)), None
-
-
-def is_failure(result: object, maximize: bool = False) -> bool:
-    """Whether a result is a failed evaluation, or no result at all."""
-    return read_any_result(result, maximize)[0] is None
+    except Exception as error:  # a result that cannot even be looked at
+        return None, _describe(error), None
 
 
 def _loss(given: object, maximize: bool) -> tuple[float | None, str | None]:
@@ -102,19 +99,29 @@ def _describe(failure: BaseException) -> str:
         text = f"{type(failure).__name__}: (no message)"
     if failure.__traceback__ is not None:
         text += "\n\n" + "".join(traceback.format_exception(failure))
-    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " ..."
+    return _text(text)
+
+
+def _text(text: str) -> str:
+    """A text that any file can keep, and that is not too long."""
+    whole = text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " ..."
+    return whole.encode("utf-8", "backslashreplace").decode()
 
 
 def _plain(value: object) -> object:
     """A metric as plain data that a file can keep: numbers, texts, bools, None, lists, dicts."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
-    if value is None or type(value) in (bool, int, float, str):
+    if value is None or type(value) in (bool, float) or _is_small(value):
         return value
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {_text(str(key)): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     if hasattr(value, "tolist"):  # NumPy and tensors
         return _plain(value.tolist())
-    return repr(value)[:MOST_TEXT]
+    return _text(value if isinstance(value, str) else shown(value, MOST_TEXT))
+
+
+def _is_small(value: object) -> bool:
+    return type(value) is int and value.bit_length() < 1024

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from operator import neg
 from typing import Any
 
+from deepband.errors import FactError
 from deepband.facts import (
     Config,
     ConfigsDrawn,
@@ -82,7 +83,8 @@ class Front:
             self.waiting.pop()
         else:
             position = self._position(index)
-            assert position is not None, f"index {index} does not wait on rung {self.rung}"
+            if position is None:
+                raise FactError(f"index {index} does not wait on rung {self.rung}")
             del self.waiting[position]
 
     def _position(self, index: int) -> int | None:
@@ -157,7 +159,8 @@ class State:
             schedule = self.schedule.deepened()
             while schedule.max_budget < fact.max_budget:
                 schedule = schedule.deepened()
-            assert schedule.max_budget == fact.max_budget, f"{fact} does not deepen {self.run}"
+            if schedule.max_budget != fact.max_budget:
+                raise FactError(f"{fact} does not deepen {self.run}")
         else:
             schedule = Schedule.of(created.eta, created.min_budget, created.max_budget)
         rungs = range(schedule.top + 1)
@@ -172,7 +175,8 @@ class State:
 
     def _configs_drawn(self, fact: ConfigsDrawn) -> None:
         configs = self.configs[fact.bracket]
-        assert fact.first == len(configs), f"index {fact.first} drawn after {len(configs)}"
+        if fact.first != len(configs):
+            raise FactError(f"index {fact.first} drawn after {len(configs)}")
         configs.extend(fact.configs)
 
     def _jobs_started(self, fact: JobsStarted) -> None:
@@ -186,7 +190,8 @@ class State:
     def _job_finished(self, fact: JobFinished) -> None:
         bracket, index, rung, run, loss, *_ = fact
         front = self.fronts[bracket]
-        assert (rung, run) == (front.rung, self.run.number), f"{fact} does not fit {front}"
+        if (rung, run) != (front.rung, self.run.number):
+            raise FactError(f"{fact} does not fit {front}")
         front.finish(index)
         self.results[bracket, rung][index] = fact
         if loss is not None and loss != math.inf:
@@ -200,7 +205,8 @@ class State:
         for bracket, index, rung in fact.jobs:
             front = self.fronts[bracket]
             told = self.results[bracket, rung].pop(index)
-            assert (front.rung, told.loss) == (rung, None), f"{told} cannot be taken back"
+            if (front.rung, told.loss) != (rung, None):
+                raise FactError(f"{told} cannot be taken back")
             front.reopen(index)
 
     def _arrive(self, bracket: int, rung: int, indices: frozenset[int]) -> None:

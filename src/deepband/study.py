@@ -57,7 +57,7 @@ def fold(storage: Storage, facts: Iterable[Fact]) -> State:
     """The state that stored facts lead to; facts that do not fit together are a damaged file."""
     try:
         return State(facts)
-    except (AssertionError, LookupError, ValueError) as error:
+    except Exception as error:
         path = getattr(storage, "path", "the study")
         raise StorageError(path, f"is damaged, its facts do not fit: {error}.") from error
 
@@ -195,15 +195,20 @@ class Study:
         """
         self.lock()
         inline = workers == 1 and timeout is None
+        outbox = Outbox(self.files) if self._lasts or not inline else None
+        if outbox:
+            outbox.make()
         loop = Loop(
             self,
-            InlineExecutor(objective) if inline else self._pool(objective, workers, timeout),
+            InlineExecutor(objective, outbox)
+            if inline
+            else self._pool(objective, workers, timeout),
             self.checkpoints if takes_context(objective) else None,
             self._keep,
             limits=Limits(max_seconds, max_cost),
             retries=retries,
             first_failures=max(FIRST_FAILURES, workers),
-            outbox=Outbox(self.files) if not inline or self._has_outbox() else None,
+            outbox=outbox,
             wait=wait,
             on_record=on_record,
         )
@@ -217,9 +222,10 @@ class Study:
             raise InputError(f"workers is {shown(workers)}: give a whole number of 1 or more.")
         return ProcessExecutor(objective, workers, self.files, timeout)
 
-    def _has_outbox(self) -> bool:
-        """Whether workers of an earlier call may have left something."""
-        return isinstance(self._storage, SqliteStorage) and Outbox(self.files).exists()
+    @property
+    def _lasts(self) -> bool:
+        """Whether the study outlives this process."""
+        return isinstance(self._storage, SqliteStorage)
 
     def name_objective(self, objective: str) -> None:
         """Note what is evaluated, such as "train.py:objective"."""
@@ -233,7 +239,10 @@ class Study:
         if self._closed:
             raise ClosedError
         if self._storage.lock():
+            running = hyperband.running_jobs(self._state)
             self._state = fold(self._storage, self._storage.load())
+            ready = set(hyperband.ready_jobs(self._state))
+            self._state.apply(JobsStarted(tuple(key for key in running if key in ready)))
 
     @property
     def done(self) -> bool:
@@ -256,10 +265,10 @@ class Study:
         has already been does nothing, so that a script can be run again.
         """
         strategy_named(strategy)
+        self.lock()
         schedule = hyperband.deepened(self._state, to)
         if schedule == self._state.schedule:
             return
-        self.lock()
         self._check_done("deepen")
         number = self._state.run.number + 1
         self._record([RunStarted(number, schedule.max_budget, strategy)])
@@ -302,7 +311,7 @@ class Study:
     @property
     def checkpoints(self) -> Checkpoints:
         """Where training state is kept."""
-        return Checkpoints(self.files / "checkpoints")
+        return Checkpoints(self.files / "checkpoints" / self._state.created.study)
 
     @property
     def best(self) -> Evaluation | None:

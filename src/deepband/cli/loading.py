@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import json
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,14 +44,14 @@ def load_space(path: Path) -> Any:
 
         try:
             return ConfigurationSpace.from_serialized_dict(given)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise SpaceError(f"the space file {path} is no ConfigSpace: {error}.") from error
     return {name: _range_or_choices(spelled) for name, spelled in given.items()}
 
 
 def _range_or_choices(spelled: Any) -> Any:
     """JSON has no tuples: {"range": [low, high]} or {"range": [low, high, "log"]} is one."""
-    if isinstance(spelled, dict) and set(spelled) == {"range"}:
+    if isinstance(spelled, dict) and isinstance(spelled.get("range"), list):
         return tuple(spelled["range"])
     return spelled
 
@@ -67,8 +68,8 @@ def _load_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise InputError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise _cannot_import(str(path), error) from error
     return module
 
 
@@ -76,5 +77,13 @@ def _load_module(name: str) -> ModuleType:
     sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(name)
-    except Exception as error:
-        raise InputError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise _cannot_import(name, error) from error
+
+
+def _cannot_import(what: str, error: BaseException) -> InputError:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return InputError(
+        f"{what} cannot be imported: {type(error).__name__}: {error} "
+        f"({frame.filename}, line {frame.lineno})"
+    )

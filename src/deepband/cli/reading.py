@@ -24,6 +24,7 @@ from deepband.cli.group import (
 )
 from deepband.cli.text import describe, describe_status, say, say_json
 from deepband.errors import InputError
+from deepband.outbox import Outbox
 
 
 @main.command()
@@ -68,7 +69,7 @@ def quote(study: Path, strategy: str, to: float | None, as_json: bool) -> None:
 def status(study: Path, as_json: bool) -> None:
     """Where the current run stands."""
     opened = open_existing(study)
-    state = report.status(opened.state)
+    state = report.status(opened.state, running=len(Outbox(opened.files).running()))
     if as_json:
         say_json({"study": study, "objective": opened.objective, "status": state})
     else:
@@ -124,6 +125,10 @@ def export(study: Path, kind: str, canonical: bool, output: Path | None) -> None
     if output is None:
         click.echo(text, nl=False)
         return
+    if output.absolute().name.startswith(study.name) and output.absolute().parent.samefile(
+        study.absolute().parent
+    ):
+        raise InputError(f"{output} belongs to the study: give another file.")
     try:
         output.write_text(text)
     except OSError as error:
@@ -157,6 +162,8 @@ def doctor(study: Path, as_json: bool) -> None:
             say(f"{name:20} {value}")
         if not good:
             say("A study should not be kept here: use a local disk and SQLite 3.37 or newer.")
+    if not good:
+        raise SystemExit(1)
 
 
 NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "lustre", "fuse.sshfs", "afs", "ceph"}

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import deepband
-from deepband.checkpoints import KEEP, read_keep, superfluous
+from deepband.checkpoints import KEEP, read_keep, retraining_cost, superfluous
 from deepband.cli.group import (
     BUDGET,
     PATH,
@@ -57,13 +57,13 @@ def run(
     its space from the module's `space`, or from --space.
     """
     given = load_space(space) if space else None
-    exists = study.exists()
-    text = objective or (deepband.open_study(study).objective if exists else None)
+    named = deepband.open_study(study).objective if study.exists() else None
+    text = objective or named
     if text is None:
         raise InputError(f"what is evaluated? {study} names no objective: give FILE.py:FUNCTION.")
-    say(f"objective {text}")
+    say(f"objective {text}" + (f" (it was {named})" if named and named != text else ""))
     function, module = load_objective(text)
-    if given is None and not exists:
+    if given is None:
         given = getattr(module, "space", None)
     with deepband.open_study(study, space=given, **settings) as opened:
         opened.name_objective(text)
@@ -107,27 +107,34 @@ def deepen(study: Path, strategy: str, to: float | None) -> None:
 
 @main.command()
 @study_argument
-@click.option("--keep", default="newest", show_default=True, help=f"Which ones: {KEEP}.")
+@click.option("--keep", help=f"Remove all but these: {KEEP}.")
 @json_option
-def checkpoints(study: Path, keep: str, as_json: bool) -> None:
-    """Remove the checkpoints that are not to be kept, and say what that may cost on deepening."""
-    wanted = read_keep(keep)
+def checkpoints(study: Path, keep: str | None, as_json: bool) -> None:
+    """Count the checkpoints, or remove those not to be kept; and say what deepening without the
+    removed ones may cost."""
+    wanted = read_keep(keep or "all")
     with open_existing(study) as opened:
-        opened.lock()
-        kept = list(opened.checkpoints.kept())
-        removed = superfluous(opened.state, wanted, kept)
+        if keep:
+            opened.lock()
+        there = list(opened.checkpoints.kept())
+        removed = superfluous(opened.state, wanted, there)
+        extra = retraining_cost(opened.state, set(there) - set(removed))
         freed = opened.checkpoints.size(removed)
+        found = {
+            "kept": len(there) - len(removed),
+            "removed": len(removed),
+            "bytes_freed": freed,
+            "extra_cost": extra,
+        }
+        if as_json:
+            say_json(found)
+        elif there:
+            say(f"{found['kept']} checkpoints kept, {len(removed)} removed, {freed:,} bytes freed")
+            _say_retraining(extra)
+        else:
+            say("there are no checkpoints")
         for key in removed:
             opened.checkpoints.discard(key)
-        left = len(kept) - len(removed)
-        extra = opened.retraining_cost()
-    found = {"kept": left, "removed": len(removed), "bytes_freed": freed, "extra_cost": extra}
-    if as_json:
-        say_json(found)
-        return
-    say(f"{left} checkpoints kept, {len(removed)} removed, {freed:,} bytes freed")
-    if kept:
-        _say_retraining(extra)
 
 
 @main.command()

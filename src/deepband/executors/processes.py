@@ -30,11 +30,11 @@ from deepband.errors import InputError, ObjectiveError
 from deepband.executors.base import Ended, Timeout
 from deepband.executors.working import Order, begin, work
 from deepband.objective import Objective, Task
-from deepband.outbox import Outbox, Running, look
+from deepband.outbox import Outbox, Running, examine
 from deepband.records import Attempt
 
 SECONDS_TO_TERMINATE = 2.0
-SECONDS_TO_ANSWER = 5.0
+SECONDS_TO_ANSWER = 10.0
 """How long a worker that has let go of its job may take to send the result."""
 
 
@@ -102,21 +102,23 @@ class _Slot:
             return None
         if self.future.done():
             return self._answered(self.future)
-        running = self._running(self.order)
-        if running is not None:
-            self._pid = running.pid
-            self._check_time(self.order, running)
-            return None
-        if self._pid and self._let_go is None:
-            self._let_go = time.monotonic()
-        if self._let_go is not None and time.monotonic() - self._let_go > SECONDS_TO_ANSWER / 10:
-            gone = not _is_alive(self._pid)
-            if gone or time.monotonic() - self._let_go > SECONDS_TO_ANSWER:
+        found = examine(self.outbox.job_file(self.order.task.job.key, self.order.token))
+        if isinstance(found, Running):
+            self._pid, self._let_go = found.pid, None
+            self._check_time(self.order, found)
+        elif found == "abandoned":
+            # It died in the middle. Pebble knows how, unless the exit code was 0.
+            if self._has_let_go_for(0.5):
                 return self._lost("WorkerDied: the worker ended without a result")
+        elif self._pid and self._has_let_go_for(SECONDS_TO_ANSWER):
+            return self._lost("WorkerDied: the worker ended without an answer")
         return None
 
-    def _running(self, order: Order) -> Running | None:
-        return look(self.outbox.job_file(order.task.job.key, order.token))
+    def _has_let_go_for(self, seconds: float) -> bool:
+        """Whether it is so long since the worker was seen to hold its job."""
+        if self._let_go is None:
+            self._let_go = time.monotonic()
+        return time.monotonic() - self._let_go > seconds
 
     def _answered(self, future: Future[Attempt]) -> Ended:
         assert self.order is not None
@@ -155,8 +157,9 @@ class _Slot:
 
     def close(self) -> None:
         """End the worker and all that it started."""
-        if self.order is not None and (running := self._running(self.order)):
-            self._pid = running.pid
+        if self.order is not None:
+            held = examine(self.outbox.job_file(self.order.task.job.key, self.order.token))
+            self._pid = held.pid if isinstance(held, Running) else self._pid
         if self._pid:
             _signal_group(self._pid, signal.SIGKILL)
         if self._pool is not None:
@@ -184,14 +187,6 @@ def ship(objective: Objective) -> bytes:
 def _how(death: ProcessExpired) -> str:
     code = death.exitcode
     return f"signal {-code}" if isinstance(code, int) and code < 0 else f"exit code {code}"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

@@ -9,20 +9,19 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from deepband.errors import SpaceError
+from deepband.errors import FactError, SpaceError
 from deepband.facts import (
+    Config,
     ConfigsDrawn,
     Fact,
     JobFinished,
-    JobReleased,
     JobsReopened,
-    JobsStarted,
     ObjectiveNamed,
     RunStarted,
     StudyCreated,
@@ -76,13 +75,6 @@ CREATE TABLE evaluations (
     PRIMARY KEY (bracket, "index", rung),
     FOREIGN KEY (bracket, "index") REFERENCES configs (bracket, "index")
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE running (
-    bracket INTEGER NOT NULL,
-    "index" INTEGER NOT NULL,
-    rung INTEGER NOT NULL,
-    since TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
-    PRIMARY KEY (bracket, "index", rung)
-) STRICT, WITHOUT ROWID;
 """
 THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
 
@@ -107,9 +99,11 @@ def read(connection: sqlite3.Connection) -> Iterator[Fact]:
         if results is not None and results[0] == run:
             yield from (JobFinished(*row) for row in results[1])
             results = next(evaluations, None)
-    rows = connection.execute('SELECT bracket, config FROM configs ORDER BY bracket, "index"')
+    rows = connection.execute(
+        'SELECT bracket, "index", config FROM configs ORDER BY bracket, "index"'
+    )
     for bracket, drawn in groupby(rows, key=itemgetter(0)):
-        yield ConfigsDrawn(bracket, 0, tuple(json.loads(config) for _, config in drawn))
+        yield ConfigsDrawn(bracket, 0, tuple(_configs(drawn)))
 
 
 def check_storable(space: Mapping[str, Any]) -> None:
@@ -123,6 +117,10 @@ def check_storable(space: Mapping[str, Any]) -> None:
                     f"({type(value).__name__}), which a study file cannot keep: use texts, "
                     "numbers, bools, None or lists of them, or leave the study in memory."
                 )
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
 
 
 def to_text(value: object) -> str:
@@ -159,6 +157,14 @@ def _study(connection: sqlite3.Connection) -> tuple[StudyCreated, str | None]:
     return created, objective
 
 
+def _configs(rows: Iterable[tuple[int, int, str]]) -> Iterator[Config]:
+    for wanted, (bracket, index, text) in enumerate(rows):
+        config = json.loads(text)
+        if index != wanted or not isinstance(config, dict):
+            raise FactError(f"config {wanted} of bracket {bracket} is missing or no object")
+        yield config
+
+
 def _evaluations(connection: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
     """By run, from the starting rungs up, so that every front can climb while it is read."""
     rows = connection.execute(
@@ -169,11 +175,16 @@ def _evaluations(connection: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
         *plain, metrics, seconds, resumed_from, curve = row
         yield (
             *plain,
-            json.loads(metrics) if metrics else None,
+            dict(json.loads(metrics)) if metrics else None,
             seconds,
             resumed_from,
-            tuple(map(tuple, json.loads(curve))) if curve else None,
+            _curve(curve) if curve else None,
         )
+
+
+def _curve(text: str) -> tuple[tuple[float, float], ...]:
+    """Points as they were reported; what JSON has no number for is written as a text."""
+    return tuple((float(step), float(loss)) for step, loss in json.loads(text))
 
 
 def _write_study(connection: sqlite3.Connection, fact: StudyCreated) -> None:
@@ -216,16 +227,6 @@ def _write_configs(connection: sqlite3.Connection, fact: ConfigsDrawn) -> None:
     )
 
 
-def _write_started(connection: sqlite3.Connection, fact: JobsStarted) -> None:
-    connection.executemany(
-        'INSERT OR REPLACE INTO running (bracket, "index", rung) VALUES (?, ?, ?)', fact.jobs
-    )
-
-
-def _write_released(connection: sqlite3.Connection, fact: JobReleased) -> None:
-    connection.execute(f"DELETE FROM running {THIS_JOB}", fact.job)
-
-
 def _write_finished(connection: sqlite3.Connection, fact: JobFinished) -> None:
     *plain, metrics, seconds, resumed_from, curve = fact
     connection.execute(
@@ -236,10 +237,9 @@ def _write_finished(connection: sqlite3.Connection, fact: JobFinished) -> None:
             to_text(metrics) if metrics else None,
             seconds,
             resumed_from,
-            to_text(curve) if curve else None,
+            to_text([list(map(_number, point)) for point in curve]) if curve else None,
         ),
     )
-    connection.execute(f"DELETE FROM running {THIS_JOB}", fact[:3])
 
 
 def _write_reopened(connection: sqlite3.Connection, fact: JobsReopened) -> None:
@@ -251,8 +251,6 @@ _WRITE: dict[type, Callable[[sqlite3.Connection, Any], None]] = {
     ObjectiveNamed: _write_objective,
     RunStarted: _write_run,
     ConfigsDrawn: _write_configs,
-    JobsStarted: _write_started,
-    JobReleased: _write_released,
     JobFinished: _write_finished,
     JobsReopened: _write_reopened,
 }

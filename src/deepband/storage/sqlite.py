@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 
-from deepband.errors import HeldError, StorageError
+from deepband.errors import HeldError, StorageError, shown
 from deepband.facts import Fact, JobReleased, JobsStarted
 from deepband.storage import codec
 
@@ -31,32 +31,38 @@ class SqliteStorage:
     """The facts of one study in one file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = _read_path(path)
         self.files = self.path.with_name(self.path.name + ".files")
         self._lock = FileLock(
             self.files / "lock", timeout=0, thread_local=False, fallback_to_soft=False
         )
         self._connection: sqlite3.Connection | None = None
-        self._loaded_commits = 0
-        self._notes: list[Fact] = []
+        self._process = os.getpid()
+        self._commits = 0
+        """How many commits the study had when it was last read or written by us."""
+        self._stale = False
+        """Whether a commit failed, so that nobody knows without looking what the file holds."""
 
     def load(self) -> Iterable[Fact]:
         self._check_path()
         if not self.path.exists():
             return []
-        try:
-            return self._read()
-        except sqlite3.OperationalError:
-            # A driver died in the middle of a commit and left its journal: someone who may
-            # write must roll it back first. If a driver lives, it has done so already.
-            if not self._journal.exists():
-                raise
+        with self._complaints():
+            try:
+                return self._read()
+            except sqlite3.OperationalError:
+                # A driver died in the middle of a commit and left its journal: someone who may
+                # write must roll it back first. If a driver lives, it has done so already.
+                if not self._journal.exists():
+                    raise
             self._roll_back()
             return self._read()
 
     def lock(self) -> bool:
+        self._check_process()
         if self._connection is not None:
-            return False
+            stale, self._stale = self._stale, False
+            return stale
         self._check_path()
         self._acquire()
         if not self.path.exists():
@@ -65,23 +71,26 @@ class SqliteStorage:
             with self._complaints():
                 self._connection = self._connect("rw")
                 self._check_ours(self._connection, writing=True)
-                self._connection.execute("DELETE FROM running")
-                changed = _commits(self._connection) != self._loaded_commits
+                return _commits(self._connection) != self._commits
         except BaseException:
             self.close()
             raise
-        return changed
 
     def append(self, facts: Sequence[Fact]) -> None:
-        if all(isinstance(fact, JobsStarted | JobReleased) for fact in facts):
-            self._notes += facts  # never waited for: they go with the next commit
+        durable = [fact for fact in facts if not isinstance(fact, JobsStarted | JobReleased)]
+        if not durable:
             return
-        with self._complaints():
-            if self._connection is None:
-                self._create(facts)
-            else:
-                self._commit(self._connection, [*self._notes, *facts])
-        self._notes.clear()
+        self._check_process()
+        try:
+            with self._complaints():
+                if self._connection is None:
+                    self._create(durable)
+                else:
+                    self._commit(self._connection, durable)
+        except BaseException:
+            self._stale = True
+            raise
+        self._commits += 1
 
     def close(self) -> None:
         if self._connection is not None:
@@ -100,22 +109,37 @@ class SqliteStorage:
             raise StorageError(self.path, "is not a file. Give the path of a study file.")
         if not self.path.parent.is_dir():
             raise StorageError(self.path, f"the folder {self.path.parent} does not exist.")
+        if self._journal.exists() and not self.path.exists():
+            raise StorageError(
+                self.path,
+                f"is gone, but {self._journal.name} of it is there. Put the study back beside it, "
+                "or delete the journal.",
+            )
+
+    def _check_process(self) -> None:
+        """Refuse to be used by a child of the process that opened the study."""
+        if os.getpid() != self._process:
+            raise StorageError(
+                self.path, "was opened by another process, which this one was forked from."
+            )
 
     def _read(self) -> list[Fact]:
-        with self._complaints(), closing(self._connect("ro")) as connection:
+        with closing(self._connect("ro")) as connection:
             connection.execute("BEGIN")  # one snapshot
             self._check_ours(connection, writing=False)
             try:
-                self._loaded_commits = _commits(connection)
+                self._commits = _commits(connection)
                 return list(codec.read(connection))
-            except (ValueError, TypeError, KeyError) as error:
+            except sqlite3.Error:
+                raise
+            except Exception as error:
                 raise StorageError(self.path, f"is damaged: {error!r}.") from error
 
     def _roll_back(self) -> None:
         held = self._lock.is_locked
         self._acquire()
         try:
-            with self._complaints(), closing(self._connect("rw")) as connection:
+            with closing(self._connect("rw")) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         finally:
             if not held:
@@ -174,7 +198,13 @@ class SqliteStorage:
         try:
             for fact in facts:
                 codec.write(connection, fact)
-            connection.execute("UPDATE studies SET commits = commits + 1")
+            counted = connection.execute(
+                "UPDATE studies SET commits = commits + 1 WHERE commits = ?", (self._commits,)
+            )
+            if counted.rowcount != 1:
+                raise StorageError(
+                    self.path, "was changed by somebody else, against the lock. Open it again."
+                )
             connection.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):
@@ -207,13 +237,29 @@ class SqliteStorage:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if self._connection is None and self._journal.exists():
-                raise  # a reader that met a hot journal: `load` knows what to do
+            if "no such" in str(error):
+                raise StorageError(self.path, f"is damaged: {error}.") from error
             raise StorageError(
                 self.path, f"cannot be used now: {error}. Nothing of the last step was kept."
             ) from error
         except sqlite3.DatabaseError as error:
             raise StorageError(self.path, f"is not a whole study file: {error}.") from error
+        except OSError as error:
+            raise StorageError(self.path, f"cannot be used now: {error}.") from error
+
+
+def _read_path(given: object) -> Path:
+    """The place of a study, whatever folder becomes the current one later."""
+    try:
+        text = os.fspath(given)  # type: ignore[call-overload]
+        path = Path(os.path.abspath(text))
+        str(path).encode()
+        path.is_symlink()
+    except (TypeError, ValueError, OSError) as error:
+        raise StorageError(shown(given), f"is no path for a study: {error}.") from error
+    if not isinstance(text, str) or not path.name or text.endswith("/") or "\0" in text:
+        raise StorageError(shown(given), "is no path for a study: give one such as 'mlp.study'.")
+    return path
 
 
 def _commits(connection: sqlite3.Connection) -> int:
