@@ -3,17 +3,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-all soak check bench clean
 
 demo: .venv/demo
 	$(BIN)/deepband demo
 
 test: .venv/test
-	$(BIN)/python -m pytest -m "not heavy"
+	$(BIN)/python -m pytest -m "not heavy and not soak"
 
 # Everything that `make test` leaves out, and the laws over many more random inputs.
 test-all: .venv/test
-	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -m "not soak"
+
+# Ten thousand kills: hours.
+soak: .venv/test
+	$(BIN)/python -m pytest -m soak
 
 check: .venv/check
 	$(BIN)/ruff check .

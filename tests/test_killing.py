@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import random
 import re
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,14 +21,16 @@ import pytest
 import deepband
 import killing
 from deepband import export
+from deepband.outbox import Outbox
 
 
 def canonical(path: Path) -> list[str]:
     return list(export.canonical(deepband.open_study(path).state))
 
 
-def start(path: Path, ledger: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, killing.__file__, str(path), str(ledger)])
+def start(path: Path, ledger: Path, workers: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, killing.__file__, str(path), str(ledger), str(workers)]
+    return subprocess.Popen(command)
 
 
 def wait_for_work(driver: subprocess.Popen[bytes], ledger: Path) -> None:
@@ -35,36 +40,106 @@ def wait_for_work(driver: subprocess.Popen[bytes], ledger: Path) -> None:
         time.sleep(0.002)
 
 
+def processes_of(path: Path) -> list[int]:
+    """The processes that work on a study: its driver, and those that hold its jobs."""
+    outbox = Outbox(path.with_name(path.name + ".files"))
+    return [running.pid for running in outbox.running()]
+
+
+@dataclass
+class Tally:
+    """How often what was killed."""
+
+    drivers: int = 0
+    workers: int = 0
+
+    @property
+    def all(self) -> int:
+        return self.drivers + self.workers
+
+
+def torture(folder: Path, workers: int, most: int, moment: random.Random) -> Tally:
+    """Run a study to its end, killing its driver or a worker at random moments on the way."""
+    path, ledger = folder / "a.study", folder / "ledger"
+    tally = Tally()
+    while True:
+        driver = start(path, ledger, workers)
+        while tally.all < most and driver.poll() is None:
+            wait_for_work(driver, ledger)
+            time.sleep(moment.uniform(0, 0.05))
+            victims = processes_of(path) if workers > 1 else []
+            if victims and moment.random() < 0.5:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(moment.choice(victims), signal.SIGKILL)
+                    tally.workers += 1
+            else:
+                driver.send_signal(signal.SIGKILL)
+                driver.wait()
+                tally.drivers += 1
+        if driver.wait() == 0:
+            return tally
+        assert driver.returncode == -signal.SIGKILL
+
+
+def check(folder: Path, tally: Tally, undisturbed: list[str], workers: int) -> None:
+    """Nothing lost, nothing run again that was finished, nobody left behind."""
+    path = folder / "a.study"
+    assert canonical(path) == undisturbed
+    runs = Counter((folder / "ledger").read_text().splitlines())
+    assert len(runs) == len(undisturbed)
+    # In process, the evaluation that was running is repeated; a worker outlives its driver.
+    repeatable = tally.drivers if workers == 1 else tally.workers
+    assert sum(runs.values()) - len(runs) <= repeatable
+    deadline = time.monotonic() + 10
+    while (left := still_running(path)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+    assert list((folder / "a.study.files" / "outbox").iterdir()) == []
+
+
+def still_running(path: Path) -> list[str]:
+    """The processes whose command line names the study, or whose folder it is."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (entry / "cmdline").read_text().replace("\0", " ")
+            if str(path) in command:
+                found.append(command)
+    return found + [str(pid) for pid in processes_of(path)]
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("undisturbed")
-    assert start(folder / "a.study", folder / "ledger").wait() == 0
+    assert start(folder / "a.study", folder / "ledger", 1).wait() == 0
     return canonical(folder / "a.study")
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(20, marks=pytest.mark.heavy)])
-def test_a_killed_driver_loses_and_repeats_nothing_but_what_was_running(
-    tmp_path: Path, undisturbed: list[str], kills: int
+@pytest.mark.timeout(86400)
+@pytest.mark.parametrize(
+    ("workers", "kills"),
+    [
+        (1, 10),
+        (2, 30),
+        pytest.param(1, 50, marks=pytest.mark.heavy),
+        pytest.param(2, 300, marks=pytest.mark.heavy),
+        pytest.param(3, 10_000, marks=pytest.mark.soak),
+    ],
+)
+def test_killing_loses_nothing_and_repeats_only_what_was_not_finished(
+    tmp_path: Path, undisturbed: list[str], workers: int, kills: int
 ) -> None:
-    path, ledger = tmp_path / "a.study", tmp_path / "ledger"
     moment = random.Random(kills)
     killed = 0
-    while True:
-        driver = start(path, ledger)
-        if killed < kills:
-            wait_for_work(driver, ledger)
-            time.sleep(moment.uniform(0, 0.05))
-            driver.send_signal(signal.SIGKILL)
-        code = driver.wait()
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL
-        killed += 1
-    assert canonical(path) == undisturbed
-    runs = Counter(ledger.read_text().splitlines())
-    assert len(runs) == len(undisturbed)
-    assert sum(runs.values()) - len(runs) <= killed
-    assert killed == kills
+    for round_ in itertools.count():
+        folder = tmp_path / str(round_)
+        folder.mkdir()
+        tally = torture(folder, workers, min(15, kills - killed), moment)
+        check(folder, tally, undisturbed, workers)
+        killed += tally.all
+        shutil.rmtree(folder)
+        if killed >= kills:
+            return
 
 
 COMMIT = """

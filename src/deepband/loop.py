@@ -111,6 +111,7 @@ class Loop:
 
     def _take_in(self, outbox: Outbox, wait: bool) -> Orphans:
         """Record what workers left while no driver was there, and see who still runs."""
+        outbox.sweep()
         orphans = Orphans(outbox)
         if not wait:
             orphans.give_up()

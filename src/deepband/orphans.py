@@ -38,7 +38,9 @@ class Orphans:
         return [(running.key, self._result(running)) for running in gone]
 
     def _lives(self, running: Running) -> bool:
-        if look(running.path) is None:
+        now = look(running.path)
+        if now is None or not now.held:
+            running.path.unlink(missing_ok=True)
             return False
         late = running.deadline is not None and time.time() > running.deadline
         if late and running.host == socket.gethostname():

@@ -16,17 +16,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from deepband.facts import JobKey
 from deepband.records import Attempt, Job
 
 
 class Running(NamedTuple):
-    """A job that some worker is running now."""
+    """A job that some worker is running, or was running when it died."""
 
     path: Path
     key: JobKey
+    held: bool
+    """Whether the worker lives: it holds the file locked until it ends."""
     pid: int
     host: str
     started: float
@@ -62,7 +64,8 @@ class Outbox:
                 "started": now,
                 "deadline": None if seconds is None else now + seconds,
             }
-            os.write(descriptor, json.dumps(note).encode())
+            with suppress(OSError):  # a full disk: then nobody knows who it is
+                os.write(descriptor, json.dumps(note).encode())
             hidden.rename(path)
             yield
         finally:
@@ -110,43 +113,49 @@ class Outbox:
             path.unlink(missing_ok=True)
 
     def running(self) -> list[Running]:
-        """The jobs that workers hold; files that nobody holds are removed."""
-        return [found for path in sorted(self.jobs.glob("[0-9]*")) if (found := look(path))]
+        """The jobs that living workers run."""
+        found = [look(path) for path in sorted(self.jobs.glob("[0-9]*"))]
+        return [running for running in found if running is not None and running.held]
+
+    def sweep(self) -> None:
+        """Remove what dead workers left in the place of jobs."""
+        for path in self.jobs.iterdir():
+            running = look(path) if path.name[0] != "." else None
+            if running is None or not running.held:
+                path.unlink(missing_ok=True)
 
 
 def look(path: Path) -> Running | None:
-    """Who holds a job file; None, and the file is removed, when nobody does."""
-    found = examine(path)
-    if found == "abandoned":
-        path.unlink(missing_ok=True)
-    return found if isinstance(found, Running) else None
-
-
-def examine(path: Path) -> Running | Literal["abandoned", "absent"]:
-    """Who holds a job file, or that nobody does any more, or that there is none."""
+    """Who runs, or ran, a job; None when there is no such file."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError:
-        return "absent"
+        return None
+    try:
+        held = not _can_lock(descriptor)
+        note: dict[str, Any] = {}
+        with suppress(ValueError):
+            note = json.loads(os.read(descriptor, 4096))
+    finally:
+        os.close(descriptor)
+    bracket, index, rung = map(int, path.name.split(".")[0].split("-"))
+    return Running(
+        path,
+        (bracket, index, rung),
+        held,
+        int(note.get("pid", 0)),
+        str(note.get("host", "")),
+        float(note.get("started", time.time())),
+        note.get("deadline"),
+    )
+
+
+def _can_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        note: dict[str, Any] = {}
-        with suppress(ValueError):
-            note = json.loads(os.read(descriptor, 4096) or b"{}")
-        bracket, index, rung = map(int, path.name.split(".")[0].split("-"))
-        return Running(
-            path,
-            (bracket, index, rung),
-            int(note.get("pid", 0)),
-            str(note.get("host", "")),
-            float(note.get("started", time.time())),
-            note.get("deadline"),
-        )
-    else:
-        return "abandoned"
-    finally:
-        os.close(descriptor)
+        return False
+    return True
 
 
 def _name(key: JobKey, token: str) -> str:

@@ -193,6 +193,8 @@ class Study:
         units of budget, beyond `max_cost`. Jobs that workers of a driver that died are still
         running are waited for; without `wait` they are given up and offered again.
         """
+        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+            raise InputError(f"workers is {shown(workers)}: give a whole number of 1 or more.")
         self.lock()
         inline = workers == 1 and timeout is None
         outbox = Outbox(self.files) if self._lasts or not inline else None
@@ -218,8 +220,6 @@ class Study:
     def _pool(self, objective: Objective, workers: int, timeout: Timeout) -> Executor:
         from deepband.executors.processes import ProcessExecutor  # loads Pebble
 
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-            raise InputError(f"workers is {shown(workers)}: give a whole number of 1 or more.")
         return ProcessExecutor(objective, workers, self.files, timeout)
 
     @property

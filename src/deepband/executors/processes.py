@@ -30,10 +30,12 @@ from deepband.errors import InputError, ObjectiveError
 from deepband.executors.base import Ended, Timeout
 from deepband.executors.working import Order, begin, work
 from deepband.objective import Objective, Task
-from deepband.outbox import Outbox, Running, examine
+from deepband.outbox import Outbox, Running, look
 from deepband.records import Attempt
 
 SECONDS_TO_TERMINATE = 2.0
+SECONDS_TO_EXPIRE = 0.5
+"""How long Pebble may take to notice that a worker died."""
 SECONDS_TO_ANSWER = 10.0
 """How long a worker that has let go of its job may take to send the result."""
 
@@ -80,9 +82,11 @@ class _Slot:
         self.number = number
         self.outbox = outbox
         self.order: Order | None = None
-        self.future: Future[Attempt] | None = None
+        self.future: Future[tuple[int, Attempt]] | None = None
         self._pool: ProcessPool | None = None
         self._pid = 0
+        self._seen = False
+        """Whether the worker was seen to run the order."""
         self._let_go: float | None = None
         """Since when the worker does not hold its job any more, though it has not answered."""
         self._late: str | None = None
@@ -93,7 +97,7 @@ class _Slot:
             self._pool = ProcessPool(
                 max_workers=1, initializer=begin, initargs=(os.getpid(),), context=_CONTEXT
             )
-        self.order, self._let_go, self._late = order, None, None
+        self.order, self._let_go, self._late, self._seen = order, None, None, False
         self.future = self._pool.schedule(work, args=(shipped, order))
 
     def look(self) -> Ended | None:
@@ -102,15 +106,16 @@ class _Slot:
             return None
         if self.future.done():
             return self._answered(self.future)
-        found = examine(self.outbox.job_file(self.order.task.job.key, self.order.token))
-        if isinstance(found, Running):
-            self._pid, self._let_go = found.pid, None
-            self._check_time(self.order, found)
-        elif found == "abandoned":
-            # It died in the middle. Pebble knows how, unless the exit code was 0.
-            if self._has_let_go_for(0.5):
-                return self._lost("WorkerDied: the worker ended without a result")
-        elif self._pid and self._has_let_go_for(SECONDS_TO_ANSWER):
+        running = look(self.outbox.job_file(self.order.task.job.key, self.order.token))
+        if running is not None:
+            self._pid, self._seen = running.pid, True
+        if running is not None and running.held:
+            self._let_go = None
+            self._check_time(self.order, running)
+        elif running is not None and self._has_let_go_for(SECONDS_TO_EXPIRE):
+            # It died in the middle. Pebble says how before this, unless the exit code was 0.
+            return self._lost("WorkerDied: the worker ended without a result")
+        elif self._seen and self._has_let_go_for(SECONDS_TO_ANSWER):
             return self._lost("WorkerDied: the worker ended without an answer")
         return None
 
@@ -120,15 +125,13 @@ class _Slot:
             self._let_go = time.monotonic()
         return time.monotonic() - self._let_go > seconds
 
-    def _answered(self, future: Future[Attempt]) -> Ended:
+    def _answered(self, future: Future[tuple[int, Attempt]]) -> Ended:
         assert self.order is not None
         try:
-            attempt = future.result()
+            self._pid, attempt = future.result()
         except ProcessExpired as death:
             return self._lost(self._late or f"WorkerDied: the worker ended with {_how(death)}")
-        except (Exception, BaseException) as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
+        except Exception as error:  # the objective could not even be loaded there
             raise ObjectiveError([f"{type(error).__name__}: {error}"]) from error
         ended = Ended(self.order.task, attempt)
         self.order, self.future = None, None
@@ -138,9 +141,9 @@ class _Slot:
         """The worker is gone: look for what it left, and start anew."""
         assert self.order is not None
         order = self.order
+        self.close()
         attempt = self.outbox.get(order.task.job.key, order.token)
         self.outbox.job_file(order.task.job.key, order.token).unlink(missing_ok=True)
-        self.close()
         return Ended(order.task, attempt, None if attempt else self._late or reason)
 
     def _check_time(self, order: Order, running: Running) -> None:
@@ -158,8 +161,8 @@ class _Slot:
     def close(self) -> None:
         """End the worker and all that it started."""
         if self.order is not None:
-            held = examine(self.outbox.job_file(self.order.task.job.key, self.order.token))
-            self._pid = held.pid if isinstance(held, Running) else self._pid
+            running = look(self.outbox.job_file(self.order.task.job.key, self.order.token))
+            self._pid = running.pid if running else self._pid
         if self._pid:
             _signal_group(self._pid, signal.SIGKILL)
         if self._pool is not None:

@@ -41,8 +41,8 @@ def begin(driver: int) -> None:
     threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
 
 
-def work(shipped: bytes, order: Order) -> Attempt:
-    """Run a task and leave its result in the outbox before returning it."""
+def work(shipped: bytes, order: Order) -> tuple[int, Attempt]:
+    """Run a task and leave its result in the outbox before returning it, with who ran it."""
     _busy.set()
     try:
         objective = _load(shipped)
@@ -53,7 +53,7 @@ def work(shipped: bytes, order: Order) -> Attempt:
                 attempt = perform(objective, order.task)
             with suppress(OSError):  # a full disk: the driver still gets the result itself
                 outbox.put(attempt, order.token)
-        return attempt
+        return os.getpid(), attempt
     finally:
         _busy.clear()
 
