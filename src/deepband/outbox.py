@@ -92,24 +92,23 @@ class Outbox:
 
     def get(self, key: JobKey, token: str) -> Attempt | None:
         """The result of an attempt, if it is there."""
-        try:
-            return _attempt(json.loads((self.results / _name(key, token)).read_text()))
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
+        return _read(self.results / _name(key, token))
 
     def waiting(self) -> list[Attempt]:
         """Every result that waits to be recorded. One that cannot be read is removed."""
         found = []
         for path in sorted(self.results.glob("[0-9]*")):
-            try:
-                found.append(_attempt(json.loads(path.read_text())))
-            except (OSError, ValueError, TypeError, KeyError):
+            attempt = _read(path)
+            if attempt is not None and path.name == _name(attempt.job.key, path.suffix[1:]):
+                found.append(attempt)
+            else:
                 path.unlink(missing_ok=True)
         return found
 
     def clear(self, key: JobKey) -> None:
         """Remove every result of a job, because one is recorded or none is wanted."""
-        for path in self.results.glob("-".join(map(str, key)) + ".*"):
+        name = "-".join(map(str, key))
+        for path in (*self.results.glob(f"{name}.*"), *self.results.glob(f".{name}.*")):
             path.unlink(missing_ok=True)
 
     def running(self) -> list[Running]:
@@ -163,11 +162,16 @@ def _name(key: JobKey, token: str) -> str:
     return f"{bracket}-{index}-{rung}.{token}"
 
 
-def _attempt(row: dict[str, Any]) -> Attempt:
-    job = Job(*row.pop("job"))
-    loss = row.pop("loss")
-    curve = tuple((float(step), float(value)) for step, value in row.pop("curve"))
-    return Attempt(job, None if loss is None else float(loss), **row, curve=curve or None)
+def _read(path: Path) -> Attempt | None:
+    """A result from its file; None when it cannot be read."""
+    try:
+        row = json.loads(path.read_text())
+        job = Job(*row.pop("job"))
+        loss = row.pop("loss")
+        curve = tuple((float(step), float(value)) for step, value in row.pop("curve"))
+        return Attempt(job, None if loss is None else float(loss), **row, curve=curve or None)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _sync(folder: Path) -> None:

@@ -38,6 +38,10 @@ from deepband.study import Study
 @click.option("--sampler", help="Where configs come from.  [default: uniform]")
 @click.option("--space", type=PATH, help="A JSON file with the space.")
 @click.option("--keep", default="newest", show_default=True, help=f"Checkpoints: {KEEP}.")
+@click.option("--workers", type=int, default=1, show_default=True, help="Processes to run in.")
+@click.option("--timeout", type=float, help="Seconds that an evaluation may take.")
+@click.option("--retries", type=int, default=1, show_default=True, help="For lost workers.")
+@click.option("--no-wait", is_flag=True, help="Give up what workers of a dead driver still run.")
 @click.option("--max-seconds", type=float, help="Start no job after so long.")
 @click.option("--max-cost", type=float, help="Train no more than so many units of budget.")
 @click.option("--retry-failed", is_flag=True, help="First take back failures not decided on.")
@@ -45,6 +49,10 @@ def run(
     study: Path,
     objective: str | None,
     space: Path | None,
+    workers: int,
+    timeout: float | None,
+    retries: int,
+    no_wait: bool,
     max_seconds: float | None,
     max_cost: float | None,
     retry_failed: bool,
@@ -71,7 +79,14 @@ def run(
             say(f"{opened.retry_failed()} failed evaluations are tried again")
         with Progress(opened) as progress:
             opened.optimize(
-                function, max_seconds=max_seconds, max_cost=max_cost, on_record=progress.show
+                function,
+                workers=workers,
+                timeout=timeout,
+                retries=retries,
+                wait=not no_wait,
+                max_seconds=max_seconds,
+                max_cost=max_cost,
+                on_record=progress.show,
             )
         _report_end(study, opened)
         if settings["keep"] not in ("newest", "all"):

@@ -1,0 +1,208 @@
+"""Ctrl-C once, twice, three times; SIGTERM; and drivers that come after one that died."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import deepband
+from deepband.outbox import Outbox
+
+TRAIN = """
+import os, time
+space = {"x": (0.0, 1.0)}
+
+def steady(config, budget):
+    time.sleep(0.5)
+    return config["x"]
+
+def deaf(config, budget):
+    while True:
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            pass
+
+def stubborn(config, budget):
+    time.sleep(60 if config["x"] > 0.5 else 0.01)
+    return config["x"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(TRAIN)
+    return tmp_path
+
+
+def start(folder: Path, objective: str, workers: int, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "deepband", "run", "a.study", f"train.py:{objective}"]
+    command += ["--workers", str(workers), "--max-budget", "9", *more]
+    with (folder / "said").open("w") as said:  # not a pipe, which orphans would hold open
+        return subprocess.Popen(command, cwd=folder, text=True, stdout=said, stderr=said)
+
+
+def wait_until_running(folder: Path, process: subprocess.Popen[str], count: int) -> list[int]:
+    """The processes that run jobs, as soon as there are so many."""
+    outbox = Outbox(folder / "a.study.files")
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and process.poll() is None:
+        if len(running := outbox.running()) >= count:
+            return [each.pid for each in running]
+        time.sleep(0.01)
+    raise AssertionError("nothing ran")
+
+
+def known(folder: Path) -> int:
+    return len(deepband.open_study(folder / "a.study").evaluations)
+
+
+def finishes(folder: Path) -> bool:
+    command = [sys.executable, "-m", "deepband", "run", "a.study", "train.py:steady"]
+    done = subprocess.run([*command, "--workers", "8"], cwd=folder, check=False, timeout=120)
+    return done.returncode == 0 and deepband.open_study(folder / "a.study").done
+
+
+def no_jobs_left(folder: Path) -> bool:
+    deadline = time.monotonic() + 10
+    while Outbox(folder / "a.study.files").running() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not Outbox(folder / "a.study.files").running()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_once_lets_running_jobs_end_and_records_them(
+    folder: Path, workers: int, number: signal.Signals
+) -> None:
+    process = start(folder, "steady", workers)
+    wait_until_running(folder, process, workers)
+    before = known(folder)
+    process.send_signal(number)
+    assert process.wait(timeout=30) == 130
+    assert "Interrupted" in (folder / "said").read_text()
+    assert known(folder) == before + workers
+    assert no_jobs_left(folder)
+    assert finishes(folder)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_twice_ends_workers_at_once(folder: Path, workers: int) -> None:
+    process = start(folder, "stubborn", workers)
+    wait_until_running(folder, process, workers)
+    time.sleep(1.0)  # by now a job is stuck
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == 130
+    assert no_jobs_left(folder)
+    assert finishes(folder)
+
+
+def test_three_times_ends_on_the_spot_and_the_study_is_whole(folder: Path) -> None:
+    process = start(folder, "deaf", 1)
+    wait_until_running(folder, process, 1)
+    for _ in range(3):
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == 130
+    assert finishes(folder)
+
+
+def kill_driver(folder: Path, workers: int = 2) -> None:
+    process = start(folder, "steady", workers)
+    wait_until_running(folder, process, workers)
+    process.kill()
+    process.wait()
+
+
+def test_a_new_driver_waits_for_what_orphans_run(folder: Path) -> None:
+    kill_driver(folder)
+    orphans = Outbox(folder / "a.study.files").running()
+    assert len(orphans) == 2
+    process = start(folder, "steady", 2, "--max-cost", "2")
+    process.wait(timeout=60)
+    evaluations = deepband.open_study(folder / "a.study").evaluations
+    found = {(each.bracket, each.index, each.rung): each for each in evaluations}
+    for orphan in orphans:
+        # It took as long as one evaluation does: it was waited for, and not run again.
+        assert found[orphan.key].seconds == pytest.approx(0.5, abs=0.4)
+    assert list((folder / "a.study.files" / "outbox").iterdir()) == []
+    assert no_jobs_left(folder)
+
+
+def test_results_that_came_while_no_driver_was_there_are_taken_in(folder: Path) -> None:
+    kill_driver(folder)
+    before = known(folder)
+    assert no_jobs_left(folder)
+    waiting = Outbox(folder / "a.study.files").waiting()
+    assert len(waiting) == 2
+    with deepband.open_study(folder / "a.study") as study:
+        study.optimize(lambda config, budget: 1.0, max_cost=0)
+        assert len(study.evaluations) == before + 2
+        assert {(e.bracket, e.index) for e in study.evaluations} >= {
+            attempt.job.key[:2] for attempt in waiting
+        }
+
+
+def test_orphans_can_be_given_up_and_their_late_results_are_refused(folder: Path) -> None:
+    kill_driver(folder)
+    orphans = Outbox(folder / "a.study.files").running()
+    with deepband.open_study(folder / "a.study") as study:
+        start_time = time.monotonic()
+        study.optimize(lambda config, budget: 7.0, max_cost=4, wait=False)
+        assert time.monotonic() - start_time < 5
+        losses = {(e.bracket, e.index, e.rung): e.loss for e in study.evaluations}
+        assert all(losses[orphan.key] == 7.0 for orphan in orphans)
+    time.sleep(1.5)
+    assert Outbox(folder / "a.study.files").waiting() == []
+
+
+def test_an_orphan_past_its_deadline_is_ended(folder: Path) -> None:
+    process = start(folder, "stubborn", 2, "--timeout", "3")
+    pids = wait_until_running(folder, process, 2)
+    time.sleep(1.0)
+    process.kill()
+    process.wait()
+    assert pids
+    start_time = time.monotonic()
+    with deepband.open_study(folder / "a.study") as study:
+        study.optimize(lambda config, budget: 1.0)
+        assert study.done
+    assert time.monotonic() - start_time < 30
+    assert no_jobs_left(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"job": [0, 0, 0, 1, {"x": 99.0}, ""]},
+        {"job": [0, 0, 1, 3, {"x": 0.5}, ""]},
+        {"job": [0, 0, 0, 1, {"x": 0.5}, "another"]},
+        {"job": 3},
+        {"loss": []},
+    ],
+)
+def test_a_result_that_does_not_match_is_refused(folder: Path, change: dict[str, object]) -> None:
+    with deepband.open_study(folder / "a.study", space={"x": (0.0, 1.0)}, max_budget=9) as study:
+        job = study.ask()
+        assert job is not None
+        outbox = Outbox(study.files)
+        outbox.make()
+        row: dict[str, object] = {"job": list(job), "loss": "0.5", "curve": []}
+        row |= {"error": None, "metrics": None, "seconds": 1.0, "resumed_from": None}
+    path = outbox.results / "0-0-0.abcd"
+    for content, count in ((row | change, 0), (row, 1)):
+        path.write_text(json.dumps(content))
+        with deepband.open_study(folder / "a.study") as study:
+            study.optimize(lambda config, budget: 1.0, max_cost=0)
+            assert len(study.evaluations) == count
+        assert not path.exists()

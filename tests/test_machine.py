@@ -1,0 +1,138 @@
+"""A driver, workers that misbehave on purpose, crashes and restarts, against a simple model."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+import deepband
+import oracle
+from deepband import Job, JobError, UnfinishedError
+from deepband.facts import JobKey
+from deepband.outbox import Outbox
+from deepband.records import Attempt
+from driving import noisy
+
+LOSS = noisy(5, failures=0.2)
+
+
+class Machine(RuleBasedStateMachine):
+    """The model is what was told, and what the oracle then says a run evaluates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.path = self.folder / "a.study"
+        self.study = deepband.open_study(self.path, space={"x": (0.0, 1.0)}, max_budget=4, eta=2)
+        self.hand: dict[JobKey, Job] = {}
+        self.told: dict[JobKey, object] = {}
+        self.runs: list[str | None] = [None]
+
+    def teardown(self) -> None:
+        self.study.close()
+        shutil.rmtree(self.folder)
+
+    def result(self, job: Job) -> object:
+        return LOSS(job)
+
+    @rule(data=st.data())
+    def ask(self, data: st.DataObject) -> None:
+        jobs = self.study.ask_all() if data.draw(st.booleans()) else [self.study.ask()]
+        for job in jobs:
+            if job is not None:
+                assert job.key not in self.hand
+                assert job.key not in self.told
+                self.hand[job.key] = job
+
+    @precondition(lambda self: self.hand)
+    @rule(data=st.data())
+    def run_some(self, data: st.DataObject) -> None:
+        keys = data.draw(st.lists(st.sampled_from(sorted(self.hand)), min_size=1, unique=True))
+        self.study.tell_all([(self.hand[key], self.result(self.hand[key])) for key in keys])
+        for key in keys:
+            self.told[key] = self.result(self.hand.pop(key))
+
+    @precondition(lambda self: self.told)
+    @rule(data=st.data())
+    def duplicate_result(self, data: st.DataObject) -> None:
+        bracket, index, rung = data.draw(st.sampled_from(sorted(self.told)))
+        try:
+            self.study.tell(Job(bracket, index, rung, 1, {}), 123.0)
+        except JobError:
+            return
+        raise AssertionError("a second result was taken")
+
+    @precondition(lambda self: self.hand)
+    @rule(data=st.data())
+    def worker_death(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.hand)))
+        self.study.release(self.hand.pop(key))
+
+    @rule()
+    def crash_and_restart(self) -> None:
+        """The driver dies: nothing is closed in order, the kernel drops the lock."""
+        self.study._storage.close()
+        self.study = deepband.open_study(self.path)
+        self.hand.clear()
+
+    @precondition(lambda self: self.hand)
+    @rule(data=st.data())
+    def late_result(self, data: st.DataObject) -> None:
+        """The driver dies; a worker finishes into the outbox; the next driver takes it in."""
+        keys = data.draw(st.lists(st.sampled_from(sorted(self.hand)), min_size=1, unique=True))
+        jobs = [self.hand[key] for key in keys]
+        self.crash_and_restart()
+        outbox = Outbox(self.study.files)
+        outbox.make()
+        for job in jobs:
+            with outbox.hold(job.key, "late", None):
+                value = self.result(job)
+                loss = value if isinstance(value, float) else None
+                outbox.put(Attempt(job, loss, None if loss is not None else "failed: x"), "late")
+            self.told[job.key] = value
+        self.study.optimize(lambda config, budget: 1.0, max_cost=0)
+        assert outbox.waiting() == []
+
+    @precondition(lambda self: len(self.runs) < 4)
+    @rule(strategy=st.sampled_from(["discarding", "preserving", "efficient"]))
+    def deepen(self, strategy: str) -> None:
+        try:
+            self.study.deepen(strategy)
+        except UnfinishedError:
+            assert not self.study.done
+            return
+        self.runs.append(strategy)
+
+    @invariant()
+    def what_is_known_is_what_was_told(self) -> None:
+        known = {
+            (each.bracket, each.index, each.rung): each.loss for each in self.study.evaluations
+        }
+        losses = {
+            key: value if isinstance(value, float) else None for key, value in self.told.items()
+        }
+        assert known == losses
+
+    @invariant()
+    def what_is_open_is_what_the_oracle_says(self) -> None:
+        """When a run is done, it has evaluated just what the definition says."""
+        if not self.study.done:
+            return
+
+        def loss(bracket: int, index: int, rung: int) -> float | None:
+            value = self.told.get((bracket, index, rung))
+            return value if isinstance(value, float) else None
+
+        seen: oracle.Cells = {}
+        for number, strategy in enumerate(self.runs):
+            oracle.run(2, 2 + number, strategy, seen, loss)
+        assert {(b, i, k) for (b, k), who in seen.items() for i in who} == set(self.told)
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
