@@ -87,8 +87,9 @@ class Loop:
         self._running: dict[JobKey, Job] = {}
         self._losses: Counter[JobKey] = Counter()
         """How often a job's worker was lost."""
-        self._doubted: list[Attempt] = []
-        """The first failures, while nothing but failures came: not recorded yet."""
+        self._held: list[Attempt] = []
+        """What has come and is not recorded yet: for a moment, or while it is nothing but first
+        failures."""
         self._trusted = False
         self._stopping = False
 
@@ -98,15 +99,16 @@ class Loop:
             self._reserve()
             while not interrupts.at_once:
                 self._stopping = self._stopping or interrupts.asked or self.limits.out_of_time()
+                self._fill()  # first, so that workers are busy while results are recorded
+                self._record_trusted()
                 self._fill()
                 if not self._running and not self._settle():
                     break
                 self._collect(self.executor.wait(SECONDS_A_LOOK))
                 self._adopt()
-            self._collect(self.executor.wait(0))
-            self._record_doubted()
+            self._record()
         finally:
-            self.executor.close(kill=True)
+            self.executor.close()
             self._give_back()
 
     def _take_in(self, outbox: Outbox, wait: bool) -> Orphans:
@@ -137,8 +139,6 @@ class Loop:
                 self._judge(attempt)
             elif job is not None:
                 self.study.release(job)
-        if self._trusted:
-            self._record_doubted()
 
     def _fill(self) -> None:
         """Start as many jobs as there is room for."""
@@ -155,9 +155,9 @@ class Loop:
 
     def _settle(self) -> bool:
         """When nothing runs: tell what is in doubt, if more may then be done."""
-        if self._stopping or not self._doubted:
+        if self._stopping or not self._held:
             return False
-        self._record_doubted()
+        self._record()
         return True
 
     def _collect(self, all_ended: Sequence[Ended]) -> None:
@@ -166,8 +166,6 @@ class Loop:
             attempt = ended.attempt or self._lose(job, ended.lost or "")
             if attempt is not None:
                 self._judge(attempt)
-        if self._trusted:
-            self._record_doubted()
 
     def _lose(self, job: Job, lost: str) -> Attempt | None:
         """Offer a lost job again, or after too many losses count it as failed."""
@@ -178,19 +176,24 @@ class Loop:
         return None
 
     def _judge(self, attempt: Attempt) -> None:
-        self._doubted.append(attempt)
+        self._held.append(attempt)
         if attempt.loss is not None:
             self._trusted = True
-        elif not self._trusted and len(self._doubted) >= self.first_failures:
-            raise ObjectiveError([each.error or "" for each in self._doubted])
+        elif not self._trusted and len(self._held) >= self.first_failures:
+            raise ObjectiveError([each.error or "" for each in self._held])
 
-    def _record_doubted(self) -> None:
-        """Record what was held back; from now on failures are verdicts."""
-        attempts, self._trusted = list(self._doubted), True
+    def _record_trusted(self) -> None:
+        """Record what has come, unless nothing but first failures came."""
+        if self._trusted:
+            self._record()
+
+    def _record(self) -> None:
+        """Record what is held; from now on failures are verdicts."""
+        attempts, self._trusted = list(self._held), True
         if not attempts:
             return
         self.study.tell_attempts(attempts)
-        self._doubted.clear()
+        self._held.clear()
         for attempt in attempts:
             self._prune(attempt.job)
             if self.outbox:
@@ -200,7 +203,7 @@ class Loop:
 
     def _give_back(self) -> None:
         """Offer again what was asked for and not told."""
-        for job in [*self._running.values(), *(each.job for each in self._doubted)]:
+        for job in [*self._running.values(), *(each.job for each in self._held)]:
             self.study.release(job)
 
     def _task(self, job: Job) -> Task:

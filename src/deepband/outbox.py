@@ -73,7 +73,7 @@ class Outbox:
             os.close(descriptor)
 
     def put(self, attempt: Attempt, token: str) -> None:
-        """Leave a result, unless it is not wanted any more. It is on the disk on return."""
+        """Leave a result, whole or not at all, unless it is not wanted any more."""
         key = attempt.job.key
         if not self.job_file(key, token).exists():
             return
@@ -88,7 +88,6 @@ class Outbox:
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(path)
-        _sync(self.results)
 
     def get(self, key: JobKey, token: str) -> Attempt | None:
         """The result of an attempt, if it is there."""
@@ -107,9 +106,10 @@ class Outbox:
 
     def clear(self, key: JobKey) -> None:
         """Remove every result of a job, because one is recorded or none is wanted."""
-        name = "-".join(map(str, key))
-        for path in (*self.results.glob(f"{name}.*"), *self.results.glob(f".{name}.*")):
-            path.unlink(missing_ok=True)
+        start = _name(key, "")
+        for name in os.listdir(self.results):
+            if name.removeprefix(".").startswith(start):
+                (self.results / name).unlink(missing_ok=True)
 
     def running(self) -> list[Running]:
         """The jobs that living workers run."""
@@ -172,11 +172,3 @@ def _read(path: Path) -> Attempt | None:
         return Attempt(job, None if loss is None else float(loss), **row, curve=curve or None)
     except (OSError, ValueError, TypeError, KeyError):
         return None
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -29,10 +29,10 @@ class Executor(Protocol):
         """How many tasks can be submitted now."""
 
     def submit(self, task: Task) -> None:
-        """Start a task, or run it at once."""
+        """Take a task."""
 
     def wait(self, seconds: float) -> Sequence[Ended]:
         """What has ended, waiting no longer than so long for anything to end."""
 
-    def close(self, kill: bool = False) -> None:
-        """End all workers: when they are done, or now."""
+    def close(self) -> None:
+        """End all workers and what they started, now."""

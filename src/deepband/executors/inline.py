@@ -11,27 +11,28 @@ from deepband.outbox import Outbox
 
 
 class InlineExecutor:
-    """One slot, in which `submit` returns when the task has ended."""
+    """One slot: what is submitted runs while it is waited for."""
 
     def __init__(self, objective: Objective, outbox: Outbox | None = None) -> None:
         self.objective = objective
         self.outbox = outbox
         """Where others can see what is being run, if anywhere."""
-        self._ended: list[Ended] = []
+        self._task: Task | None = None
 
     @property
     def free(self) -> int:
-        return 0 if self._ended else 1
+        return 1 if self._task is None else 0
 
     def submit(self, task: Task) -> None:
-        shown = self.outbox.hold(task.job.key, "inline", None) if self.outbox else nullcontext()
-        with shown:
-            attempt = perform(self.objective, task)
-        self._ended.append(Ended(task, attempt))
+        self._task = task
 
     def wait(self, seconds: float) -> Sequence[Ended]:
-        ended, self._ended = self._ended, []
-        return ended
+        task, self._task = self._task, None
+        if task is None:
+            return []
+        shown = self.outbox.hold(task.job.key, "inline", None) if self.outbox else nullcontext()
+        with shown:
+            return [Ended(task, perform(self.objective, task))]
 
-    def close(self, kill: bool = False) -> None:
-        pass
+    def close(self) -> None:
+        self._task = None

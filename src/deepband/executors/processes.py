@@ -70,7 +70,7 @@ class ProcessExecutor:
             wait(futures, timeout=seconds, return_when=FIRST_COMPLETED)
         return [ended for slot in self._slots if (ended := slot.look()) is not None]
 
-    def close(self, kill: bool = False) -> None:
+    def close(self) -> None:
         for slot in self._slots:
             slot.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import threading
 import time
@@ -104,17 +105,13 @@ def _copy(reader: int, path: Path, done: threading.Event) -> None:
     """Copy a pipe to a file: the first half of what is kept as it comes, the rest as a tail."""
     half = MOST_OUTPUT // 2
     written, left_out, tail = 0, 0, b""
-    os.set_blocking(reader, False)
     with path.open("wb", buffering=0) as file:
         while True:
-            try:
-                chunk = os.read(reader, 65536)
-            except BlockingIOError:
-                if done.is_set():
-                    break
-                time.sleep(0.005)
-                continue
-            if not chunk:
+            ready, _, _ = select.select([reader], [], [], 0.1)
+            if not ready and done.is_set():
+                break
+            chunk = os.read(reader, 65536) if ready else b""
+            if ready and not chunk:
                 break
             head = chunk[: max(0, half - written)]
             with suppress(OSError):
