@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import replace
-from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +94,7 @@ class _Slot:
 
     def start(self, shipped: bytes, order: Order) -> None:
         if self._pool is None:
-            self._pool = ProcessPool(
-                max_workers=1, initializer=begin, initargs=(os.getpid(),), context=_CONTEXT
-            )
+            self._pool = ProcessPool(max_workers=1, initializer=begin, context=_CONTEXT)
         self.order, self._let_go, self._late, self._seen = order, None, None, False
         self.future = self._pool.schedule(work, args=(shipped, order))
 
@@ -197,9 +195,9 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
-class _Process(SpawnProcess):
-    """A spawned process that does not import the user's main script again: what it needs of it
-    travels with the objective, and a script without a guard would run itself anew."""
+class _Process(ForkServerProcess):
+    """A process that does not import the user's main script again: what it needs of it travels
+    with the objective, and a script without a guard would run itself anew."""
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:  # noqa: N802
@@ -212,14 +210,17 @@ class _Process(SpawnProcess):
         with _POPEN:
             multiprocessing.spawn.get_preparation_data = without_main
             try:
-                return SpawnProcess._Popen(process_obj)
+                return ForkServerProcess._Popen(process_obj)
             finally:
                 multiprocessing.spawn.get_preparation_data = original
 
 
-class _Context(SpawnContext):
+class _Context(ForkServerContext):
+    """Workers are forked from a server that has loaded what they need and has no threads."""
+
     Process = _Process
 
 
 _POPEN = threading.Lock()
 _CONTEXT = _Context()
+_CONTEXT.set_forkserver_preload(["deepband.executors.working"])

@@ -36,10 +36,10 @@ class Order:
     """The folder of the study."""
 
 
-def begin(driver: int) -> None:
+def begin() -> None:
     """Start a worker: a process group of its own, so that all it starts can be ended with it."""
     os.setsid()
-    threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
 
 
 def work(shipped: bytes, order: Order) -> tuple[int, Attempt]:
@@ -65,9 +65,10 @@ def _load(shipped: bytes) -> Objective:
     return objective
 
 
-def _end_with(driver: int) -> None:
-    """End an idle worker whose driver is gone; a busy one ends when its result is written."""
-    while os.getppid() == driver or _busy.is_set():
+def _end_with(server: int) -> None:
+    """End an idle worker whose driver is gone, and with it the server that this one was forked
+    from; a busy one ends when its result is written."""
+    while os.getppid() == server or _busy.is_set():
         time.sleep(0.2)
     os._exit(0)
 
