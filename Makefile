@@ -27,6 +27,7 @@ check: .venv/check
 bench: .venv/bench
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/durable.py
+	$(BIN)/python bench/workers.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
