@@ -190,6 +190,15 @@ def test_a_failed_evaluation_leaves_no_checkpoint(path: Path) -> None:
         assert not failed & folders(study)
 
 
+def test_a_quote_says_nothing_of_checkpoints_that_were_never_made(path: Path) -> None:
+    with open_study(path) as study:
+        study.optimize(lambda config, budget: config["x"])
+        assert study.quote().retraining == 0
+    with open_study() as study:
+        study.optimize(train)
+        assert study.quote().retraining == 0
+
+
 def test_all_are_kept_when_told(path: Path) -> None:
     with open_study(path, keep="all") as study:
         study.optimize(train)
@@ -199,6 +208,11 @@ def test_all_are_kept_when_told(path: Path) -> None:
 def test_none_are_kept_when_told(path: Path) -> None:
     with open_study(path, keep="none") as study:
         study.optimize(train)
+        quote = study.quote("efficient")
+        # eta 3, 9 to 27: old losers that may take a free place above pay their rung again:
+        # bracket 0: 6 at budget 1, 2 at 3, 1 at 9; bracket 1: 4 at 3, 1 at 9; bracket 2: 2 at 9.
+        assert quote.retraining == 6 * 1 + 2 * 3 + 1 * 9 + 4 * 3 + 1 * 9 + 2 * 9
+        assert "retraining    up to" in str(quote)
         assert folders(study) == set()
         assert all(each.resumed_from is None for each in study.evaluations)
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import deepband
 import oracle
-from deepband import Job, JobError, UnfinishedError
+from deepband import Job, JobError, Study, UnfinishedError, export
+from deepband.checkpoints import Keep
+from deepband.executors.base import Ended, Executor
 from deepband.facts import JobKey
+from deepband.interrupts import Interrupts
+from deepband.loop import Limits, Loop
+from deepband.objective import Task
 from deepband.outbox import Outbox
 from deepband.records import Attempt
 from driving import noisy
@@ -132,6 +138,75 @@ class Machine(RuleBasedStateMachine):
         for number, strategy in enumerate(self.runs):
             oracle.run(2, 2 + number, strategy, seen, loss)
         assert {(b, i, k) for (b, k), who in seen.items() for i in who} == set(self.told)
+
+
+class Adversary:
+    """An executor that misbehaves: any order, any delay, workers that are lost."""
+
+    def __init__(self, chance: random.Random, slots: int, losing: float) -> None:
+        self.chance = chance
+        self.slots = slots
+        self.losing = losing
+        self.tasks: list[Task] = []
+
+    @property
+    def free(self) -> int:
+        return self.slots - len(self.tasks)
+
+    def submit(self, task: Task) -> None:
+        assert task.job.key not in {other.job.key for other in self.tasks}
+        self.tasks.append(task)
+
+    def wait(self, seconds: float) -> list[Ended]:
+        self.chance.shuffle(self.tasks)
+        count = self.chance.randint(0, len(self.tasks))
+        ended, self.tasks = self.tasks[:count], self.tasks[count:]
+        return [self.end(task) for task in ended]
+
+    def end(self, task: Task) -> Ended:
+        if self.chance.random() < self.losing:
+            return Ended(task, None, "WorkerDied: on purpose")
+        value = LOSS(task.job)
+        loss = value if isinstance(value, float) else None
+        return Ended(task, Attempt(task.job, loss, None if loss is not None else "Error: x"))
+
+    def close(self) -> None:
+        self.tasks.clear()
+
+
+def run_with(executor: Executor, study: Study, retries: int) -> None:
+    loop = Loop(
+        study,
+        executor,
+        None,
+        Keep(False, None),
+        limits=Limits(),
+        retries=retries,
+        first_failures=10**6,
+    )
+    loop.run(Interrupts(inline=True))
+
+
+def two_runs(executor: Executor, retries: int) -> Study:
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
+    run_with(executor, study, retries)
+    study.deepen("preserving")
+    run_with(executor, study, retries)
+    return study
+
+
+@given(st.integers(0), st.integers(1, 32), st.sampled_from([0.0, 0.2, 0.6]))
+def test_an_adversary_changes_nothing(seed: int, slots: int, losing: float) -> None:
+    calm = two_runs(Adversary(random.Random(0), 1, 0.0), retries=0)
+    wild = two_runs(Adversary(random.Random(seed), slots, losing), retries=10**6)
+    assert list(export.canonical(wild.state)) == list(export.canonical(calm.state))
+
+
+@given(st.integers(0), st.integers(0, 3))
+def test_workers_that_are_always_lost_fail_after_their_retries(seed: int, retries: int) -> None:
+    study = two_runs(Adversary(random.Random(seed), 4, 1.0), retries)
+    assert {each.error for each in study.evaluations} == {"WorkerDied: on purpose"}
+    assert study.done
 
 
 TestMachine = Machine.TestCase

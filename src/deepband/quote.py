@@ -57,6 +57,8 @@ class Quote:
     """Every evaluation pays its whole budget."""
     cost_resumed: Price
     """Training continues from the rung below, and an evaluation pays the difference."""
+    retraining: Fraction = Fraction(0)
+    """The most that may be trained again because checkpoints were not kept or are gone."""
 
     @property
     def exact(self) -> bool:
@@ -80,6 +82,8 @@ class Quote:
                 f"    in all      {_span(low, high)}, {_percent(price.of_scratch)} "
                 f"of every run from scratch ({_show(price.scratch)})",
             ]
+        if self.retraining:
+            lines.append(f"  retraining    up to {_show(self.retraining)}, for want of checkpoints")
         return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from operator import index
@@ -277,7 +278,8 @@ class Study:
         """What deepening would re-use, add and cost, before anything is spent."""
         strategy_named(strategy)
         self._check_done("quote a deepening")
-        return quoting.quote(self._state, strategy, hyperband.deepened(self._state, to))
+        quote = quoting.quote(self._state, strategy, hyperband.deepened(self._state, to))
+        return replace(quote, retraining=self.retraining_cost())
 
     # Looking at it
 
@@ -338,7 +340,10 @@ class Study:
         return list(report.evaluations(self._state))
 
     def retraining_cost(self) -> Fraction:
-        """The most that the next deepening may train again for want of checkpoints."""
+        """The most that the next deepening may train again for want of checkpoints; nothing if the
+        objective never saved any."""
+        if (not self._lasts and "files" not in vars(self)) or not self.checkpoints.folder.is_dir():
+            return Fraction(0)
         return retraining_cost(self._state, set(self.checkpoints.kept()))
 
     def explain(self, bracket: int, index: int) -> tuple[explaining.Verdict, ...]:
