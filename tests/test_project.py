@@ -24,6 +24,7 @@ LAYERS = [
     {"objective", "orphans"},
     {"quote", "explain", "report", "executors"},
     {"loop"},
+    {"running"},
     {"drawing", "export"},
     {"study"},
     {"opening"},

@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 from types import FrameType, TracebackType
+from typing import Any
 
 CODE = 130
 SECONDS_TO_END = 20.0
@@ -27,7 +28,7 @@ class Interrupts:
         """Whether jobs run in this thread, so that a second interrupt must break into one."""
         self.count = 0
         self._deadline: float | None = None
-        self._former: dict[signal.Signals, object] = {}
+        self._former: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
@@ -42,7 +43,7 @@ class Interrupts:
         traceback: TracebackType | None,
     ) -> None:
         for number, former in self._former.items():
-            signal.signal(number, former)  # type: ignore[arg-type]
+            signal.signal(number, former)
         if self.count and error is None:
             raise KeyboardInterrupt
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from deepband.checkpoints import read_keep
 from deepband.drawing import Drawer
 from deepband.errors import InputError, shown
-from deepband.facts import RunStarted, StudyCreated
+from deepband.facts import Fact, RunStarted, StudyCreated
 from deepband.samplers import Sampler, make_sampler
 from deepband.schedule import Budget, Schedule, as_number, read_budget
 from deepband.space import Space
 from deepband.state import State
-from deepband.storage import MemoryStorage, SqliteStorage, Storage
+from deepband.storage import MemoryStorage, SqliteStorage, Storage, state_of
 from deepband.storage.codec import check_storable
-from deepband.study import Study, fold
+from deepband.study import Study
 
 if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace
@@ -83,23 +83,26 @@ def open_study(
         sampler=sampler,
     )
     kept = read_keep(keep)
-    in_memory = storage is None or storage == ":memory:"
-    opened: Storage = MemoryStorage() if in_memory else SqliteStorage(storage)  # type: ignore[arg-type]
-    facts = list(opened.load())
-    if facts:
-        state = fold(opened, facts)
+    opened = _storage(storage)
+    state = state_of(opened)
+    if state.runs:
         shaped, chosen = check_same(state.created, given)
         return Study(opened, state, Drawer(state.created, shaped, chosen), kept)
     created, shaped, chosen = create(given, storage or ":memory:")
     if isinstance(opened, SqliteStorage):
         check_storable(created.space)
-    facts = [created, RunStarted(0, created.max_budget, None)]
-    state = State(facts)
+    facts: list[Fact] = [created, RunStarted(0, created.max_budget, None)]
     if opened.lock():  # somebody made it in the meantime
         opened.close()
         return open_study(storage, **given, keep=keep)
     opened.append(facts)
-    return Study(opened, state, Drawer(created, shaped, chosen), kept)
+    return Study(opened, State(facts), Drawer(created, shaped, chosen), kept)
+
+
+def _storage(place: str | os.PathLike[str] | None) -> Storage:
+    if place is None or place == ":memory:":
+        return MemoryStorage()
+    return SqliteStorage(place)
 
 
 def create(given: Settings, where: object) -> tuple[StudyCreated, Space, Sampler]:

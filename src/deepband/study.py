@@ -25,12 +25,10 @@ from deepband.errors import (
     InputError,
     JobError,
     SmallSpaceWarning,
-    StorageError,
     UnfinishedError,
     shown,
 )
-from deepband.executors.base import Executor, Timeout
-from deepband.executors.inline import InlineExecutor
+from deepband.executors.base import Timeout
 from deepband.facts import (
     Fact,
     JobFinished,
@@ -41,26 +39,16 @@ from deepband.facts import (
     ObjectiveNamed,
     RunStarted,
 )
-from deepband.interrupts import Interrupts
-from deepband.loop import FIRST_FAILURES, Limits, Loop
-from deepband.objective import Objective, takes_context
-from deepband.outbox import Outbox
+from deepband.loop import Limits
+from deepband.objective import Objective
 from deepband.records import Attempt, Evaluation, Job
 from deepband.results import read_result
+from deepband.running import run_jobs
 from deepband.schedule import Budget, as_number
 from deepband.space import Space
 from deepband.state import State
-from deepband.storage import SqliteStorage, Storage
+from deepband.storage import SqliteStorage, Storage, state_of
 from deepband.strategies import strategy_named
-
-
-def fold(storage: Storage, facts: Iterable[Fact]) -> State:
-    """The state that stored facts lead to; facts that do not fit together are a damaged file."""
-    try:
-        return State(facts)
-    except Exception as error:
-        path = getattr(storage, "path", "the study")
-        raise StorageError(path, f"is damaged, its facts do not fit: {error}.") from error
 
 
 class Study:
@@ -194,39 +182,16 @@ class Study:
         units of budget, beyond `max_cost`. Jobs that workers of a driver that died are still
         running are waited for; without `wait` they are given up and offered again.
         """
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-            raise InputError(f"workers is {shown(workers)}: give a whole number of 1 or more.")
-        self.lock()
-        inline = workers == 1 and timeout is None
-        outbox = Outbox(self.files) if self._lasts or not inline else None
-        if outbox:
-            outbox.make()
-        loop = Loop(
+        run_jobs(
             self,
-            InlineExecutor(objective, outbox)
-            if inline
-            else self._pool(objective, workers, timeout),
-            self.checkpoints if takes_context(objective) else None,
-            self._keep,
-            limits=Limits(max_seconds, max_cost),
+            objective,
+            Limits(max_seconds, max_cost),
+            workers=workers,
+            timeout=timeout,
             retries=retries,
-            first_failures=max(FIRST_FAILURES, workers),
-            outbox=outbox,
             wait=wait,
             on_record=on_record,
         )
-        with Interrupts(inline) as interrupts:
-            loop.run(interrupts)
-
-    def _pool(self, objective: Objective, workers: int, timeout: Timeout) -> Executor:
-        from deepband.executors.processes import ProcessExecutor  # loads Pebble
-
-        return ProcessExecutor(objective, workers, self.files, timeout)
-
-    @property
-    def _lasts(self) -> bool:
-        """Whether the study outlives this process."""
-        return isinstance(self._storage, SqliteStorage)
 
     def name_objective(self, objective: str) -> None:
         """Note what is evaluated, such as "train.py:objective"."""
@@ -241,7 +206,7 @@ class Study:
             raise ClosedError
         if self._storage.lock():
             running = hyperband.running_jobs(self._state)
-            self._state = fold(self._storage, self._storage.load())
+            self._state = state_of(self._storage)
             ready = set(hyperband.ready_jobs(self._state))
             self._state.apply(JobsStarted(tuple(key for key in running if key in ready)))
 
@@ -301,6 +266,16 @@ class Study:
     def space(self) -> Space:
         return self._drawer.space
 
+    @property
+    def lasts(self) -> bool:
+        """Whether the study outlives this process."""
+        return isinstance(self._storage, SqliteStorage)
+
+    @property
+    def keep(self) -> Keep:
+        """Which checkpoints are kept."""
+        return self._keep
+
     @cached_property
     def files(self) -> Path:
         """The folder beside the study file, or a temporary one of a study in memory."""
@@ -342,7 +317,7 @@ class Study:
     def retraining_cost(self) -> Fraction:
         """The most that the next deepening may train again for want of checkpoints; nothing if the
         objective never saved any."""
-        if (not self._lasts and "files" not in vars(self)) or not self.checkpoints.folder.is_dir():
+        if (not self.lasts and "files" not in vars(self)) or not self.checkpoints.folder.is_dir():
             return Fraction(0)
         return retraining_cost(self._state, set(self.checkpoints.kept()))
 

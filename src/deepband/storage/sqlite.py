@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from filelock import FileLock, Timeout
@@ -248,10 +249,10 @@ class SqliteStorage:
             raise StorageError(self.path, f"cannot be used now: {error}.") from error
 
 
-def _read_path(given: object) -> Path:
+def _read_path(given: Any) -> Path:
     """The place of a study, whatever folder becomes the current one later."""
     try:
-        text = os.fspath(given)  # type: ignore[call-overload]
+        text = os.fspath(given)
         path = Path(os.path.abspath(text))
         str(path).encode()
         path.is_symlink()
