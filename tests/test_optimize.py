@@ -155,6 +155,13 @@ def test_first_failures_stop_it_and_nothing_is_recorded(bad: object) -> None:
     assert study.done
 
 
+def test_first_failures_can_be_believed() -> None:
+    study = open_study()
+    study.optimize(lambda config, budget: float("nan"), first_failures=0)
+    assert study.done
+    assert study.best is None
+
+
 def test_a_few_first_failures_are_recorded_when_something_works() -> None:
     study = open_study()
     count = 0

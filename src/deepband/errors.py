@@ -134,7 +134,8 @@ class ObjectiveError(DeepbandError):
         self.errors = tuple(errors)
         super().__init__(
             f"the first {len(errors)} evaluations all failed; nothing was recorded. Mend the "
-            f"objective and run again. The first one:\n{errors[0].strip()}"
+            "objective and run again, or believe them with first_failures=0. The first one:\n"
+            f"{errors[0].strip()}"
         )
 
 

@@ -90,7 +90,7 @@ class Loop:
         self._held: list[Attempt] = []
         """What has come and is not recorded yet: for a moment, or while it is nothing but first
         failures."""
-        self._trusted = False
+        self._trusted = not first_failures
         self._stopping = False
 
     def run(self, interrupts: Interrupts) -> None:

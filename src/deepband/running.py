@@ -26,11 +26,15 @@ def run_jobs(
     timeout: Timeout,
     retries: int,
     wait: bool,
+    first_failures: int | None,
     on_record: Callable[[], None] | None,
 ) -> None:
     """Run jobs until the run is done, a limit is reached or an interrupt comes."""
     _check_whole("workers", workers, 1)
     _check_whole("retries", retries, 0)
+    if first_failures is None:
+        first_failures = max(FIRST_FAILURES, workers)
+    _check_whole("first_failures", first_failures, 0)
     with_context = takes_context(objective)
     study.lock()
     inline = workers == 1 and timeout is None
@@ -49,7 +53,7 @@ def run_jobs(
         study.keep,
         limits=limits,
         retries=retries,
-        first_failures=max(FIRST_FAILURES, workers),
+        first_failures=first_failures,
         outbox=outbox,
         wait=wait,
         on_record=on_record,

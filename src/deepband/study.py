@@ -166,6 +166,7 @@ class Study:
         max_seconds: float | None = None,
         max_cost: float | None = None,
         wait: bool = True,
+        first_failures: int | None = None,
         on_record: Callable[[], None] | None = None,
     ) -> None:
         """Evaluate jobs until the run is done or a limit is reached.
@@ -181,6 +182,10 @@ class Study:
         No job is started after `max_seconds`, nor one that would bring what this call trains, in
         units of budget, beyond `max_cost`. Jobs that workers of a driver that died are still
         running are waited for; without `wait` they are given up and offered again.
+
+        If the first evaluations of a call all fail (3, or as many as there are workers), the
+        objective is at fault: it stops with ObjectiveError and records none of them. Where they
+        are to be believed, `first_failures=0` records them.
         """
         run_jobs(
             self,
@@ -190,6 +195,7 @@ class Study:
             timeout=timeout,
             retries=retries,
             wait=wait,
+            first_failures=first_failures,
             on_record=on_record,
         )
 

@@ -42,6 +42,7 @@ from deepband.study import Study
 @click.option("--timeout", type=float, help="Seconds that an evaluation may take.")
 @click.option("--retries", type=int, default=1, show_default=True, help="For lost workers.")
 @click.option("--no-wait", is_flag=True, help="Give up what workers of a dead driver still run.")
+@click.option("--first-failures", type=int, help="Stop if so many fail at first; 0: never.")
 @click.option("--max-seconds", type=float, help="Start no job after so long.")
 @click.option("--max-cost", type=float, help="Train no more than so many units of budget.")
 @click.option("--retry-failed", is_flag=True, help="First take back failures not decided on.")
@@ -53,6 +54,7 @@ def run(
     timeout: float | None,
     retries: int,
     no_wait: bool,
+    first_failures: int | None,
     max_seconds: float | None,
     max_cost: float | None,
     retry_failed: bool,
@@ -84,6 +86,7 @@ def run(
                 timeout=timeout,
                 retries=retries,
                 wait=not no_wait,
+                first_failures=first_failures,
                 max_seconds=max_seconds,
                 max_cost=max_cost,
                 on_record=progress.show,
