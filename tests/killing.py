@@ -36,9 +36,9 @@ def main(path: str, ledger: str, workers: int) -> None:
 
     settings = {} if Path(path).exists() else SETTINGS
     with deepband.open_study(path, **settings) as study:
-        study.optimize(train, workers=workers)
+        study.optimize(train, workers=workers, retries=10**6)
         study.deepen("preserving", to=81)
-        study.optimize(train, workers=workers)
+        study.optimize(train, workers=workers, retries=10**6)
     os._exit(0)
 
 
