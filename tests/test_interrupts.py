@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import deepband
-from deepband.outbox import Outbox
+from deepband.facts import JobKey
+from deepband.outbox import Outbox, Running
 
 TRAIN = """
 import os, time
@@ -48,19 +49,20 @@ def start(folder: Path, objective: str, workers: int, *more: str) -> subprocess.
         return subprocess.Popen(command, cwd=folder, text=True, stdout=said, stderr=said)
 
 
-def wait_until_running(folder: Path, process: subprocess.Popen[str], count: int) -> list[int]:
-    """The processes that run jobs, as soon as there are so many."""
+def wait_until_running(folder: Path, process: subprocess.Popen[str], count: int) -> list[Running]:
+    """The jobs that run, as soon as there are so many."""
     outbox = Outbox(folder / "a.study.files")
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and process.poll() is None:
         if len(running := outbox.running()) >= count:
-            return [each.pid for each in running]
+            return running
         time.sleep(0.01)
     raise AssertionError("nothing ran")
 
 
-def known(folder: Path) -> int:
-    return len(deepband.open_study(folder / "a.study").evaluations)
+def known(folder: Path) -> set[JobKey]:
+    evaluations = deepband.open_study(folder / "a.study").evaluations
+    return {(each.bracket, each.index, each.rung) for each in evaluations}
 
 
 def finishes(folder: Path) -> bool:
@@ -82,12 +84,11 @@ def test_once_lets_running_jobs_end_and_records_them(
     folder: Path, workers: int, number: signal.Signals
 ) -> None:
     process = start(folder, "steady", workers)
-    wait_until_running(folder, process, workers)
-    before = known(folder)
+    running = wait_until_running(folder, process, workers)
     process.send_signal(number)
     assert process.wait(timeout=30) == 130
     assert "Interrupted" in (folder / "said").read_text()
-    assert known(folder) == before + workers
+    assert {job.key for job in running} <= known(folder)
     assert no_jobs_left(folder)
     assert finishes(folder)
 
@@ -144,13 +145,10 @@ def test_results_that_came_while_no_driver_was_there_are_taken_in(folder: Path) 
     before = known(folder)
     assert no_jobs_left(folder)
     waiting = Outbox(folder / "a.study.files").waiting()
-    assert len(waiting) == 2
+    assert len(waiting) >= 2
     with deepband.open_study(folder / "a.study") as study:
         study.optimize(lambda config, budget: 1.0, max_cost=0)
-        assert len(study.evaluations) == before + 2
-        assert {(e.bracket, e.index) for e in study.evaluations} >= {
-            attempt.job.key[:2] for attempt in waiting
-        }
+        assert known(folder) == before | {attempt.job.key for attempt in waiting}
 
 
 def test_orphans_can_be_given_up_and_their_late_results_are_refused(folder: Path) -> None:
@@ -168,11 +166,10 @@ def test_orphans_can_be_given_up_and_their_late_results_are_refused(folder: Path
 
 def test_an_orphan_past_its_deadline_is_ended(folder: Path) -> None:
     process = start(folder, "stubborn", 2, "--timeout", "3")
-    pids = wait_until_running(folder, process, 2)
+    wait_until_running(folder, process, 2)
     time.sleep(1.0)
     process.kill()
     process.wait()
-    assert pids
     start_time = time.monotonic()
     with deepband.open_study(folder / "a.study") as study:
         study.optimize(lambda config, budget: 1.0)
