@@ -5,7 +5,6 @@ The objective keeps an append-only ledger of what it evaluated, apart from the s
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import time
@@ -39,7 +38,6 @@ def main(path: str, ledger: str, workers: int) -> None:
         study.optimize(train, workers=workers, retries=10**6)
         study.deepen("preserving", to=81)
         study.optimize(train, workers=workers, retries=10**6)
-    os._exit(0)
 
 
 if __name__ == "__main__":

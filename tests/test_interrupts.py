@@ -118,6 +118,25 @@ def test_three_times_ends_on_the_spot_and_the_study_is_whole(folder: Path) -> No
     assert finishes(folder)
 
 
+def test_a_terminated_driver_does_not_wait_for_ever(folder: Path) -> None:
+    script = """
+import sys, time, deepband, deepband.interrupts
+deepband.interrupts.SECONDS_TO_END = 1.0
+study = deepband.open_study("a.study", space={"x": (0.0, 1.0)}, max_budget=9)
+study.optimize(lambda config, budget: time.sleep(60))
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=folder, stderr=subprocess.DEVNULL
+    )
+    outbox = Outbox(folder / "a.study.files")
+    while not outbox.running():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) != 0
+    assert finishes(folder)
+
+
 def kill_driver(folder: Path, workers: int = 2) -> None:
     process = start(folder, "steady", workers)
     wait_until_running(folder, process, workers)

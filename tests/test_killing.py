@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -28,9 +28,13 @@ def canonical(path: Path) -> list[str]:
     return list(export.canonical(deepband.open_study(path).state))
 
 
+MARK = "DEEPBAND_KILLING"
+"""An environment variable that all processes of a study have."""
+
+
 def start(path: Path, ledger: Path, workers: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, killing.__file__, str(path), str(ledger), str(workers)]
-    return subprocess.Popen(command)
+    return subprocess.Popen(command, env={**os.environ, MARK: str(path)})
 
 
 def wait_for_work(driver: subprocess.Popen[bytes], ledger: Path) -> None:
@@ -40,22 +44,17 @@ def wait_for_work(driver: subprocess.Popen[bytes], ledger: Path) -> None:
         time.sleep(0.002)
 
 
-def processes_of(path: Path) -> list[int]:
-    """The processes that work on a study: its driver, and those that hold its jobs."""
-    outbox = Outbox(path.with_name(path.name + ".files"))
-    return [running.pid for running in outbox.running()]
-
-
 @dataclass
 class Tally:
     """How often what was killed."""
 
     drivers: int = 0
-    workers: int = 0
+    jobs: Counter[str] = field(default_factory=Counter)
+    """By what they were running: the workers."""
 
     @property
     def all(self) -> int:
-        return self.drivers + self.workers
+        return self.drivers + self.jobs.total()
 
 
 def torture(folder: Path, workers: int, most: int, moment: random.Random) -> Tally:
@@ -67,11 +66,13 @@ def torture(folder: Path, workers: int, most: int, moment: random.Random) -> Tal
         while tally.all < most and driver.poll() is None:
             wait_for_work(driver, ledger)
             time.sleep(moment.uniform(0, 0.05))
-            victims = processes_of(path) if workers > 1 else []
+            outbox = Outbox(path.with_name(path.name + ".files"))
+            victims = outbox.running() if workers > 1 else []
             if victims and moment.random() < 0.5:
+                victim = moment.choice(victims)
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(moment.choice(victims), signal.SIGKILL)
-                    tally.workers += 1
+                    os.kill(victim.pid, signal.SIGKILL)
+                    tally.jobs["/".join(map(str, victim.key))] += 1
             else:
                 driver.send_signal(signal.SIGKILL)
                 driver.wait()
@@ -87,9 +88,11 @@ def check(folder: Path, tally: Tally, undisturbed: list[str], workers: int) -> N
     assert canonical(path) == undisturbed
     runs = Counter((folder / "ledger").read_text().splitlines())
     assert len(runs) == len(undisturbed)
-    # In process, the evaluation that was running is repeated; a worker outlives its driver.
-    repeatable = tally.drivers if workers == 1 else tally.workers
-    assert sum(runs.values()) - len(runs) <= repeatable
+    repeated = Counter({key: count - 1 for key, count in runs.items() if count > 1})
+    if workers == 1:  # in process, the evaluation that was running is repeated
+        assert repeated.total() <= tally.drivers
+    else:  # a worker outlives its driver: only what was killed itself may be run again
+        assert repeated <= tally.jobs
     deadline = time.monotonic() + 10
     while (left := still_running(path)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -98,14 +101,13 @@ def check(folder: Path, tally: Tally, undisturbed: list[str], workers: int) -> N
 
 
 def still_running(path: Path) -> list[str]:
-    """The processes whose command line names the study, or whose folder it is."""
+    """The command lines of all processes that were started for a study."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            command = (entry / "cmdline").read_text().replace("\0", " ")
-            if str(path) in command:
-                found.append(command)
-    return found + [str(pid) for pid in processes_of(path)]
+            if f"{MARK}={path}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found.append((entry / "cmdline").read_text().replace("\0", " "))
+    return found
 
 
 @pytest.fixture(scope="module")

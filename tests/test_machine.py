@@ -104,6 +104,16 @@ class Machine(RuleBasedStateMachine):
         self.study.optimize(lambda config, budget: 1.0, max_cost=0)
         assert outbox.waiting() == []
 
+    @rule(seed=st.integers(0), cost=st.integers(0, 12))
+    def run_with_an_adversary(self, seed: int, cost: int) -> None:
+        """A loop whose workers are lost and late; it stops at a limit, somewhere."""
+        for key in list(self.hand):
+            self.study.release(self.hand.pop(key))
+        run_with(Adversary(random.Random(seed), 3, 0.3), self.study, 10**6, Limits(max_cost=cost))
+        for each in self.study.evaluations:
+            key = each.bracket, each.index, each.rung
+            self.told.setdefault(key, self.result(Job(*key, 0, {})))
+
     @precondition(lambda self: len(self.runs) < 4)
     @rule(strategy=st.sampled_from(["discarding", "preserving", "efficient"]))
     def deepen(self, strategy: str) -> None:
@@ -174,17 +184,17 @@ class Adversary:
         self.tasks.clear()
 
 
-def run_with(executor: Executor, study: Study, retries: int) -> None:
+def run_with(executor: Executor, study: Study, retries: int, limits: Limits | None = None) -> None:
     loop = Loop(
         study,
         executor,
         None,
         Keep(False, None),
-        limits=Limits(),
+        limits=limits or Limits(),
         retries=retries,
         first_failures=10**6,
     )
-    loop.run(Interrupts(inline=True))
+    loop.run(Interrupts())
 
 
 def two_runs(executor: Executor, retries: int) -> Study:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import os
@@ -334,3 +335,110 @@ def test_first_failures_stop_it_with_workers_too(path: Path) -> None:
         assert study.evaluations == []
         study.optimize(by_x, workers=2)
         assert study.done
+        assert all(each.error is None for each in study.evaluations)
+
+
+def test_a_forked_child_that_comes_back_is_not_the_worker(path: Path) -> None:
+    def objective(config: dict[str, Any], budget: float) -> float:
+        if os.fork() == 0:
+            if config["x"] < 0.5:
+                sys.exit(3)
+            return -1.0
+        time.sleep(0.05)
+        return float(config["x"]) / budget
+
+    alone = open_study()
+    alone.optimize(by_x)
+    with open_study(path) as study:
+        study.optimize(objective, workers=2)
+        assert canonical(study) == canonical(alone)
+
+
+def test_a_worker_that_leaves_a_child_and_exits_well_is_noticed(path: Path) -> None:
+    def exits_with_a_child() -> None:
+        if os.fork() == 0:
+            time.sleep(60)
+        os._exit(0)
+
+    alone = open_study()
+    alone.optimize(by_x)
+    with open_study(path) as study:
+        study.optimize(once(exits_with_a_child, path.with_name("marker")), workers=2)
+        assert canonical(study) == canonical(alone)
+
+
+def test_a_timeout_is_a_timeout_whatever_the_objective_makes_of_it(path: Path) -> None:
+    def objective(config: dict[str, Any], budget: float) -> float:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        if budget == 3:
+            time.sleep(30)
+        return float(config["x"])
+
+    with open_study(path, max_budget=3) as study:
+        study.optimize(objective, workers=2, timeout=0.5, retries=0)
+        late = [each.error for each in study.evaluations if each.budget == 3]
+        assert all((error or "").startswith("Timeout") for error in late)
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, GeneratorExit])
+def test_odd_exceptions_are_verdicts(path: Path, error: type[BaseException]) -> None:
+    def objective(config: dict[str, Any], budget: float) -> float:
+        if config["x"] < 0.3:
+            raise error("odd")
+        return float(config["x"])
+
+    with open_study(path, seed=2) as study:
+        study.optimize(objective, workers=2)
+        kinds = {(each.error or "").split(":")[0] for each in study.evaluations}
+        assert kinds == {"", error.__name__}
+
+
+def test_workers_see_the_driver_as_it_is_now(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def objective(config: dict[str, Any], budget: float) -> dict[str, Any]:
+        return {"loss": 1.0, "mark": os.environ["DEEPBAND_MARK"], "folder": os.getcwd()}
+
+    monkeypatch.chdir(tmp_path)
+    for mark in ("first", "second"):
+        monkeypatch.setenv("DEEPBAND_MARK", mark)
+        study = open_study(max_budget=1)
+        study.optimize(objective, workers=2)
+        assert study.evaluations[0].metrics == {"mark": mark, "folder": str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"timeout": "5"},
+        {"timeout": -1},
+        {"timeout": 0},
+        {"timeout": float("nan")},
+        {"timeout": True},
+        {"timeout": lambda budget: -1},
+        {"retries": None},
+        {"retries": -1},
+        {"retries": "1"},
+        {"first_failures": -1},
+    ],
+)
+def test_bad_numbers_are_refused(path: Path, given: dict[str, Any]) -> None:
+    with open_study(path) as study:
+        with pytest.raises(InputError, match=next(iter(given))):
+            study.optimize(by_x, workers=2, **given)
+        assert study.evaluations == []
+
+
+def test_output_that_cannot_be_kept_is_lost_and_nothing_else(path: Path) -> None:
+    def objective(config: dict[str, Any], budget: float) -> float:
+        print("x" * 10**6)
+        sys.stdout = None
+        return float(config["x"]) / budget
+
+    alone = open_study()
+    alone.optimize(by_x)
+    with open_study(path) as study:
+        (study.files / "output").mkdir(parents=True)
+        (study.files / "output" / "0-0-0").mkdir()
+        study.optimize(objective, workers=2)
+        assert canonical(study) == canonical(alone)

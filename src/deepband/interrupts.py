@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -23,11 +24,10 @@ SECONDS_TO_END = 20.0
 class Interrupts:
     """Counts the interrupts while it is entered. Only the main thread receives any."""
 
-    def __init__(self, inline: bool) -> None:
-        self.inline = inline
-        """Whether jobs run in this thread, so that a second interrupt must break into one."""
+    def __init__(self) -> None:
         self.count = 0
-        self._deadline: float | None = None
+        self._breakable = False
+        self._deadline: threading.Timer | None = None
         self._former: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -42,6 +42,8 @@ class Interrupts:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
         for number, former in self._former.items():
             signal.signal(number, former)
         if self.count and error is None:
@@ -55,14 +57,25 @@ class Interrupts:
     @property
     def at_once(self) -> bool:
         """Whether to wait for nothing."""
-        late = self._deadline is not None and time.monotonic() > self._deadline
-        return self.count > 1 or late
+        return self.count > 1
+
+    @contextmanager
+    def breakable(self) -> Iterator[None]:
+        """While a job runs in this thread, a second interrupt breaks into it."""
+        self._breakable = True
+        try:
+            yield
+        finally:
+            self._breakable = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
         if number == signal.SIGTERM and self._deadline is None:
-            self._deadline = time.monotonic() + SECONDS_TO_END
+            again = (os.getpid(), signal.SIGINT)
+            self._deadline = threading.Timer(SECONDS_TO_END, os.kill, again)
+            self._deadline.daemon = True
+            self._deadline.start()
         if self.count > 2:
             os._exit(CODE)
-        if self.count == 2 and self.inline:
+        if self.count == 2 and self._breakable:
             raise KeyboardInterrupt

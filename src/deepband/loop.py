@@ -83,7 +83,8 @@ class Loop:
         self.first_failures = first_failures
         self.on_record = on_record
         self.outbox = outbox
-        self._orphans = self._take_in(outbox, wait) if outbox else None
+        self._wait = wait
+        self._orphans: Orphans | None = None
         self._running: dict[JobKey, Job] = {}
         self._losses: Counter[JobKey] = Counter()
         """How often a job's worker was lost."""
@@ -96,7 +97,8 @@ class Loop:
     def run(self, interrupts: Interrupts) -> None:
         """Run to the end. An interrupt lets running jobs end; a second one does not."""
         try:
-            self._reserve()
+            if self.outbox:
+                self._orphans = self._take_in(self.outbox)
             while not interrupts.at_once:
                 self._stopping = self._stopping or interrupts.asked or self.limits.out_of_time()
                 self._fill()  # first, so that workers are busy while results are recorded
@@ -111,25 +113,22 @@ class Loop:
             self.executor.close()
             self._give_back()
 
-    def _take_in(self, outbox: Outbox, wait: bool) -> Orphans:
-        """Record what workers left while no driver was there, and see who still runs."""
+    def _take_in(self, outbox: Outbox) -> Orphans:
+        """Take what workers left while no driver was there, and see who still runs."""
         outbox.sweep()
         orphans = Orphans(outbox)
-        if not wait:
+        if not self._wait:
             orphans.give_up()
+        for job in self.study.reserve(orphans.keys):  # not to be offered
+            self._running[job.key] = job
         for attempt in outbox.waiting():
-            if self.study.expects(attempt.job):
-                self.study.tell_attempts([attempt])
-                self._prune(attempt.job)
-            if attempt.job.key not in orphans.keys:
+            if attempt.job.key in orphans.keys:
+                continue  # it is about to end, and then taken
+            if self.study.expects(attempt.job) and self.study.reserve([attempt.job.key]):
+                self._judge(attempt)
+            else:
                 outbox.clear(attempt.job.key)
         return orphans
-
-    def _reserve(self) -> None:
-        """Do not offer what orphans are running."""
-        keys = self._orphans.keys if self._orphans else []
-        for job in self.study.reserve(keys):
-            self._running[job.key] = job
 
     def _adopt(self) -> None:
         """Take in the results of orphans that have ended; what they left undone is offered."""
@@ -137,7 +136,10 @@ class Loop:
             job = self._running.pop(key, None)
             if job is not None and attempt is not None and self.study.expects(attempt.job):
                 self._judge(attempt)
-            elif job is not None:
+                continue
+            if self.outbox:
+                self.outbox.clear(key)
+            if job is not None:
                 self.study.release(job)
 
     def _fill(self) -> None:
@@ -180,7 +182,15 @@ class Loop:
         if attempt.loss is not None:
             self._trusted = True
         elif not self._trusted and len(self._held) >= self.first_failures:
+            self._disown()
             raise ObjectiveError([each.error or "" for each in self._held])
+
+    def _disown(self) -> None:
+        """End all that runs and leave no result behind: the objective is at fault."""
+        self.executor.close()
+        if self.outbox:
+            for key in (*self._running, *(attempt.job.key for attempt in self._held)):
+                self.outbox.clear(key)
 
     def _record_trusted(self) -> None:
         """Record what has come, unless nothing but first failures came."""

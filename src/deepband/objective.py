@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -75,18 +76,22 @@ def takes_context(objective: Objective) -> bool:
     )
 
 
-def perform(objective: Objective, task: Task) -> Attempt:
-    """Run a job once and seal what it saved. Whatever the objective raises, but for an interrupt,
-    is its result."""
+def perform(objective: Objective, task: Task, interruptible: bool = True) -> Attempt:
+    """Run a job once and seal what it saved. Whatever the objective raises is its result, but for
+    an interrupt where there can be one."""
     arguments: list[Any] = [dict(task.job.config), task.job.budget]
     if task.context is not None:
         arguments.append(task.context)
-    start = time.perf_counter()
+    process, start = os.getpid(), time.perf_counter()
     result: object
     try:
         result = objective(*arguments)
-    except (Exception, SystemExit) as failure:
+    except BaseException as failure:
+        if isinstance(failure, KeyboardInterrupt) and interruptible:
+            raise
         result = failure
+    if os.getpid() != process:  # a forked child that came back: it is not the one who answers
+        os._exit(0)
     seconds = time.perf_counter() - start
     outcome = read_any_result(result, task.maximize)
     if task.context is None:

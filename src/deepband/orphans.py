@@ -25,9 +25,11 @@ class Orphans:
         return list(self._running)
 
     def give_up(self) -> None:
-        """Want their results no more: a worker without its job file leaves none."""
+        """Want their results no more: those on this host are ended, and a worker without its job
+        file leaves none."""
         for running in self._running.values():
             running.path.unlink(missing_ok=True)
+            _end(running)
         self._running.clear()
 
     def ended(self) -> list[tuple[JobKey, Attempt | None]]:
@@ -43,11 +45,17 @@ class Orphans:
             running.path.unlink(missing_ok=True)
             return False
         late = running.deadline is not None and time.time() > running.deadline
-        if late and running.host == socket.gethostname():
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(running.pid, signal.SIGKILL)
+        if late:
+            _end(running)
         return True
 
     def _result(self, running: Running) -> Attempt | None:
         _, _, token = running.path.name.partition(".")
         return self.outbox.get(running.key, token)
+
+
+def _end(running: Running) -> None:
+    """End a worker on this host, with all that it started."""
+    if running.pid > 0 and running.host == socket.gethostname():
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(running.pid, signal.SIGKILL)

@@ -51,12 +51,14 @@ class Outbox:
 
     @contextmanager
     def hold(self, key: JobKey, token: str, seconds: float | None) -> Iterator[None]:
-        """Hold a job while it runs; the lock ends with the process, however that ends."""
+        """Hold a job while it runs; the lock ends with the process, however that ends.
+
+        A record lock, because those are not handed on to forked children."""
         path = self.job_file(key, token)
         hidden = path.with_name(f".{path.name}")  # it is seen only when it is locked
         descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX)
             now = time.time()
             note = {
                 "pid": os.getpid(),
@@ -151,7 +153,7 @@ def look(path: Path) -> Running | None:
 
 def _can_lock(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

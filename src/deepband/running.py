@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from deepband.errors import InputError, shown
-from deepband.executors.base import Executor, Timeout
+from deepband.executors.base import Executor, Timeout, check_seconds
 from deepband.executors.inline import InlineExecutor
 from deepband.interrupts import Interrupts
 from deepband.loop import FIRST_FAILURES, Limits, Loop
@@ -35,13 +35,16 @@ def run_jobs(
     if first_failures is None:
         first_failures = max(FIRST_FAILURES, workers)
     _check_whole("first_failures", first_failures, 0)
+    if not callable(timeout):
+        check_seconds("timeout", timeout)
     with_context = takes_context(objective)
     study.lock()
     inline = workers == 1 and timeout is None
     outbox = Outbox(study.files) if study.lasts or not inline else None
     if outbox:
         outbox.make()
-    executor: Executor = InlineExecutor(objective, outbox)
+    interrupts = Interrupts()
+    executor: Executor = InlineExecutor(objective, interrupts, outbox)
     if not inline:
         from deepband.executors.processes import ProcessExecutor  # loads Pebble
 
@@ -58,7 +61,7 @@ def run_jobs(
         wait=wait,
         on_record=on_record,
     )
-    with Interrupts(inline) as interrupts:
+    with interrupts:
         loop.run(interrupts)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from deepband.executors.base import Ended
+from deepband.interrupts import Interrupts
 from deepband.objective import Objective, Task, perform
 from deepband.outbox import Outbox
 
@@ -13,8 +14,11 @@ from deepband.outbox import Outbox
 class InlineExecutor:
     """One slot: what is submitted runs while it is waited for."""
 
-    def __init__(self, objective: Objective, outbox: Outbox | None = None) -> None:
+    def __init__(
+        self, objective: Objective, interrupts: Interrupts, outbox: Outbox | None = None
+    ) -> None:
         self.objective = objective
+        self.interrupts = interrupts
         self.outbox = outbox
         """Where others can see what is being run, if anywhere."""
         self._task: Task | None = None
@@ -31,7 +35,7 @@ class InlineExecutor:
         if task is None:
             return []
         shown = self.outbox.hold(task.job.key, "inline", None) if self.outbox else nullcontext()
-        with shown:
+        with shown, self.interrupts.breakable():
             return [Ended(task, perform(self.objective, task))]
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -27,13 +27,14 @@ import cloudpickle
 from pebble import ProcessExpired, ProcessPool
 
 from deepband.errors import InputError, ObjectiveError
-from deepband.executors.base import Ended, Timeout
+from deepband.executors.base import Ended, Timeout, check_seconds
 from deepband.executors.working import Order, begin, work
 from deepband.objective import Objective, Task
-from deepband.outbox import Outbox, Running, look
+from deepband.outbox import Outbox, look
 from deepband.records import Attempt
 
 SECONDS_TO_TERMINATE = 2.0
+SECONDS_TO_BEGIN = 60.0
 SECONDS_TO_EXPIRE = 0.5
 """How long Pebble may take to notice that a worker died."""
 SECONDS_TO_ANSWER = 10.0
@@ -46,12 +47,12 @@ class ProcessExecutor:
     def __init__(
         self, objective: Objective, workers: int, folder: Path, timeout: Timeout = None
     ) -> None:
-        self._shipped = ship(objective)
+        shipped = ship(objective)
         self._folder = folder
         self._timeout = timeout
         self._outbox = Outbox(folder)
         self._outbox.make()
-        self._slots = [_Slot(number, self._outbox) for number in range(workers)]
+        self._slots = [_Slot(number, shipped, self._outbox) for number in range(workers)]
 
     @property
     def free(self) -> int:
@@ -60,9 +61,10 @@ class ProcessExecutor:
     def submit(self, task: Task) -> None:
         slot = next(slot for slot in self._slots if slot.order is None)
         seconds = self._timeout(task.job.budget) if callable(self._timeout) else self._timeout
+        check_seconds("timeout", seconds)
         if task.context is not None:
             task = replace(task, context=replace(task.context, slot=slot.number))
-        slot.start(self._shipped, Order(task, secrets.token_hex(4), seconds, self._folder))
+        slot.start(Order(task, secrets.token_hex(4), seconds, self._folder))
 
     def wait(self, seconds: float) -> Sequence[Ended]:
         futures = [slot.future for slot in self._slots if slot.future is not None]
@@ -78,25 +80,31 @@ class ProcessExecutor:
 class _Slot:
     """A place for one worker, and the order it works on."""
 
-    def __init__(self, number: int, outbox: Outbox) -> None:
+    def __init__(self, number: int, shipped: bytes, outbox: Outbox) -> None:
         self.number = number
+        self.shipped = shipped
         self.outbox = outbox
         self.order: Order | None = None
         self.future: Future[tuple[int, Attempt]] | None = None
         self._pool: ProcessPool | None = None
         self._pid = 0
-        self._seen = False
-        """Whether the worker was seen to run the order."""
+        self._started = 0.0
+        self._seen: float | None = None
+        """Since when the worker was seen to run the order."""
         self._let_go: float | None = None
         """Since when the worker does not hold its job any more, though it has not answered."""
         self._late: str | None = None
         self._kill_at = 0.0
 
-    def start(self, shipped: bytes, order: Order) -> None:
+    def start(self, order: Order) -> None:
         if self._pool is None:
-            self._pool = ProcessPool(max_workers=1, initializer=begin, context=_CONTEXT)
-        self.order, self._let_go, self._late, self._seen = order, None, None, False
-        self.future = self._pool.schedule(work, args=(shipped, order))
+            now = (self.shipped, dict(os.environ), os.getcwd())
+            self._pool = ProcessPool(
+                max_workers=1, initializer=begin, initargs=now, context=_CONTEXT
+            )
+        self.order, self._let_go, self._late, self._seen = order, None, None, None
+        self._started = time.monotonic()
+        self.future = self._pool.schedule(work, args=(order,))
 
     def look(self) -> Ended | None:
         """What became of the order, if it has ended."""
@@ -106,15 +114,17 @@ class _Slot:
             return self._answered(self.future)
         running = look(self.outbox.job_file(self.order.task.job.key, self.order.token))
         if running is not None:
-            self._pid, self._seen = running.pid, True
+            self._pid, self._seen = running.pid, self._seen or time.monotonic()
         if running is not None and running.held:
             self._let_go = None
-            self._check_time(self.order, running)
+            self._check_time(self.order)
         elif running is not None and self._has_let_go_for(SECONDS_TO_EXPIRE):
             # It died in the middle. Pebble says how before this, unless the exit code was 0.
             return self._lost("WorkerDied: the worker ended without a result")
         elif self._seen and self._has_let_go_for(SECONDS_TO_ANSWER):
             return self._lost("WorkerDied: the worker ended without an answer")
+        elif not self._seen and time.monotonic() - self._started > SECONDS_TO_BEGIN:
+            return self._lost("WorkerDied: the worker did not begin")
         return None
 
     def _has_let_go_for(self, seconds: float) -> bool:
@@ -128,9 +138,14 @@ class _Slot:
         try:
             self._pid, attempt = future.result()
         except ProcessExpired as death:
-            return self._lost(self._late or f"WorkerDied: the worker ended with {_how(death)}")
+            return self._lost(f"WorkerDied: the worker ended with {_how(death)}")
+        except (CancelledError, BrokenExecutor, OSError) as error:
+            # The worker, not the objective, is at fault: it died before it began, say.
+            return self._lost(f"WorkerDied: {type(error).__name__}: {error}")
         except Exception as error:  # the objective could not even be loaded there
             raise ObjectiveError([f"{type(error).__name__}: {error}"]) from error
+        if self._late and attempt.loss is None:  # it failed because it was told to end
+            return self._lost(self._late)
         ended = Ended(self.order.task, attempt)
         self.order, self.future = None, None
         return ended
@@ -141,28 +156,38 @@ class _Slot:
         order = self.order
         self.close()
         attempt = self.outbox.get(order.task.job.key, order.token)
+        if self._late and attempt is not None and attempt.loss is None:
+            attempt = None
+        if attempt is None:
+            self.outbox.clear(order.task.job.key)
         self.outbox.job_file(order.task.job.key, order.token).unlink(missing_ok=True)
         return Ended(order.task, attempt, None if attempt else self._late or reason)
 
-    def _check_time(self, order: Order, running: Running) -> None:
-        """End a worker that takes too long: first asking, then not."""
-        if order.seconds is None or time.time() - running.started < order.seconds:
-            return
+    def _check_time(self, order: Order) -> None:
+        """End a worker that takes too long: first asking, then not. Time is the driver's own,
+        which stands still while a laptop sleeps."""
         now = time.monotonic()
+        if order.seconds is None or now - (self._seen or now) < order.seconds:
+            return
         if self._late is None:
             self._late = f"Timeout: it took more than {order.seconds:.6g} seconds"
             self._kill_at = now + SECONDS_TO_TERMINATE
-            _signal_group(running.pid, signal.SIGTERM)
+            _signal_group(self._pid, signal.SIGTERM)
         elif now > self._kill_at:
-            _signal_group(running.pid, signal.SIGKILL)
+            _signal_group(self._pid, signal.SIGKILL)
+            if self.future is not None:
+                self.future.cancel()  # Pebble knows the process, even if its file does not
 
     def close(self) -> None:
-        """End the worker and all that it started."""
+        """End the worker and all that it started; on return it writes no more."""
+        file = None
         if self.order is not None:
-            running = look(self.outbox.job_file(self.order.task.job.key, self.order.token))
+            file = self.outbox.job_file(self.order.task.job.key, self.order.token)
+            running = look(file)
             self._pid = running.pid if running else self._pid
-        if self._pid:
-            _signal_group(self._pid, signal.SIGKILL)
+        _signal_group(self._pid, signal.SIGKILL)
+        if file is not None:
+            _wait_for_end(file)
         if self._pool is not None:
             pool, self._pool = self._pool, None
             if self.future is not None:
@@ -170,6 +195,16 @@ class _Slot:
             pool.stop()  # type: ignore[no-untyped-call]
             threading.Thread(target=pool.join, daemon=True).start()
         self.order, self.future, self._pid = None, None, 0
+
+
+def _wait_for_end(file: Path) -> None:
+    """Wait until nobody holds a job that was killed: a moment, but not none."""
+    deadline = time.monotonic() + SECONDS_TO_TERMINATE
+    while time.monotonic() < deadline:
+        running = look(file)
+        if running is None or not running.held:
+            return
+        time.sleep(0.005)
 
 
 def ship(objective: Objective) -> bytes:
@@ -191,8 +226,9 @@ def _how(death: ProcessExpired) -> str:
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
+    if pid > 0:  # 0 would be our own
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, number)
 
 
 class _Process(ForkServerProcess):

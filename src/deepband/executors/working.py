@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from io import FileIO
 from pathlib import Path
 
 import cloudpickle
@@ -22,6 +24,16 @@ from deepband.records import Attempt
 MOST_OUTPUT = 1024 * 1024
 """Bytes of output that are kept of an evaluation; of more, the beginning and the end are."""
 _busy = threading.Event()
+
+
+class _Worker:
+    """What this process is told when it starts."""
+
+    shipped: bytes
+    server: int
+
+
+_worker = _Worker()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +48,28 @@ class Order:
     """The folder of the study."""
 
 
-def begin() -> None:
-    """Start a worker: a process group of its own, so that all it starts can be ended with it."""
+def begin(shipped: bytes, environment: Mapping[str, str], folder: str) -> None:
+    """Start a worker: a process group of its own, so that all it starts can be ended with it, and
+    otherwise as the driver is now."""
     os.setsid()
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    _worker.shipped, _worker.server = shipped, os.getppid()
+    threading.Thread(target=_end_with_server, daemon=True).start()
 
 
-def work(shipped: bytes, order: Order) -> tuple[int, Attempt]:
+def work(order: Order) -> tuple[int, Attempt]:
     """Run a task and leave its result in the outbox before returning it, with who ran it."""
     _busy.set()
     try:
-        objective = _load(shipped)
         outbox, key = Outbox(order.folder), order.task.job.key
         output = order.folder / "output" / "-".join(map(str, key))
         with outbox.hold(key, order.token, order.seconds):
+            if os.getppid() != _worker.server:
+                os._exit(0)  # the driver died before the job was seen to run: it is offered again
             with capped_output(output):
-                attempt = perform(objective, order.task)
+                attempt = perform(_objective(), order.task, interruptible=False)
             with suppress(OSError):  # a full disk: the driver still gets the result itself
                 outbox.put(attempt, order.token)
         return os.getpid(), attempt
@@ -60,27 +78,27 @@ def work(shipped: bytes, order: Order) -> tuple[int, Attempt]:
 
 
 @cache
-def _load(shipped: bytes) -> Objective:
-    objective: Objective = cloudpickle.loads(shipped)
+def _objective() -> Objective:
+    objective: Objective = cloudpickle.loads(_worker.shipped)
     return objective
 
 
-def _end_with(server: int) -> None:
+def _end_with_server() -> None:
     """End an idle worker whose driver is gone, and with it the server that this one was forked
-    from; a busy one ends when its result is written."""
-    while os.getppid() == server or _busy.is_set():
+    from, with all that it started; a busy one ends when its result is written."""
+    while os.getppid() == _worker.server or _busy.is_set():
         time.sleep(0.2)
-    os._exit(0)
+    os.killpg(0, signal.SIGKILL)
 
 
 @contextmanager
 def capped_output(path: Path) -> Iterator[None]:
     """Send all that this process and its children print to a file of bounded size."""
-    path.parent.mkdir(exist_ok=True)
+    file = _open(path)
     reader, writer = os.pipe()
     saved = os.dup(1), os.dup(2)
     done = threading.Event()
-    copier = threading.Thread(target=_copy, args=(reader, path, done), daemon=True)
+    copier = threading.Thread(target=_copy, args=(reader, file, path, done), daemon=True)
     copier.start()
     try:
         os.dup2(writer, 1)
@@ -96,17 +114,26 @@ def capped_output(path: Path) -> Iterator[None]:
         copier.join(1.0)  # a child that prints on holds the pipe open: it is not waited for
 
 
+def _open(path: Path) -> FileIO:
+    """A file to write to; if it cannot be had, what is printed is lost."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        return FileIO(path, "wb")
+    except OSError:
+        return FileIO(os.devnull, "wb")
+
+
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
+        with suppress(Exception):  # an objective may have closed or replaced it
             stream.flush()
 
 
-def _copy(reader: int, path: Path, done: threading.Event) -> None:
+def _copy(reader: int, file: FileIO, path: Path, done: threading.Event) -> None:
     """Copy a pipe to a file: the first half of what is kept as it comes, the rest as a tail."""
     half = MOST_OUTPUT // 2
     written, left_out, tail = 0, 0, b""
-    with path.open("wb", buffering=0) as file:
+    with file:
         while True:
             ready, _, _ = select.select([reader], [], [], 0.1)
             if not ready and done.is_set():
@@ -128,5 +155,5 @@ def _copy(reader: int, path: Path, done: threading.Event) -> None:
         with suppress(OSError):
             file.write(note + tail)
     os.close(reader)
-    if path.stat().st_size == 0:
-        path.unlink()
+    if path.is_file() and path.stat().st_size == 0:
+        path.unlink(missing_ok=True)
