@@ -73,8 +73,10 @@ class ProcessExecutor:
         return [ended for slot in self._slots if (ended := slot.look()) is not None]
 
     def close(self) -> None:
-        for slot in self._slots:
-            slot.close()
+        ending = [slot.close() for slot in self._slots]
+        for thread in ending:
+            if thread is not None:
+                thread.join(SECONDS_TO_ANSWER)
 
 
 class _Slot:
@@ -178,33 +180,22 @@ class _Slot:
             if self.future is not None:
                 self.future.cancel()  # Pebble knows the process, even if its file does not
 
-    def close(self) -> None:
-        """End the worker and all that it started; on return it writes no more."""
-        file = None
+    def close(self) -> threading.Thread | None:
+        """End the worker and all that it started. When the thread ends, it is gone."""
         if self.order is not None:
-            file = self.outbox.job_file(self.order.task.job.key, self.order.token)
-            running = look(file)
+            running = look(self.outbox.job_file(self.order.task.job.key, self.order.token))
             self._pid = running.pid if running else self._pid
         _signal_group(self._pid, signal.SIGKILL)
-        if file is not None:
-            _wait_for_end(file)
-        if self._pool is not None:
-            pool, self._pool = self._pool, None
-            if self.future is not None:
-                self.future.cancel()
-            pool.stop()  # type: ignore[no-untyped-call]
-            threading.Thread(target=pool.join, daemon=True).start()
-        self.order, self.future, self._pid = None, None, 0
-
-
-def _wait_for_end(file: Path) -> None:
-    """Wait until nobody holds a job that was killed: a moment, but not none."""
-    deadline = time.monotonic() + SECONDS_TO_TERMINATE
-    while time.monotonic() < deadline:
-        running = look(file)
-        if running is None or not running.held:
-            return
-        time.sleep(0.005)
+        pool, future = self._pool, self.future
+        self._pool, self.order, self.future, self._pid = None, None, None, 0
+        if pool is None:
+            return None
+        if future is not None:
+            future.cancel()
+        pool.stop()  # type: ignore[no-untyped-call]
+        thread = threading.Thread(target=pool.join, daemon=True)
+        thread.start()
+        return thread
 
 
 def ship(objective: Objective) -> bytes:
