@@ -57,7 +57,7 @@ def busy_optuna(workers: int, max_budget: int, seconds: float) -> float:
     slept: list[float] = []
 
     def objective(trial: optuna.Trial) -> float:
-        x = trial.suggest_float("x", 0.0, 1.0)
+        x = float(trial.suggest_float("x", 0.0, 1.0))
         for step in range(1, max_budget + 1):
             time.sleep(unit)
             slept.append(unit)
