@@ -29,7 +29,6 @@ LAYERS = [
     {"study"},
     {"opening"},
     {"__init__"},
-    {"benchmarks"},
     {"demo"},
     {"cli"},
     {"__main__"},

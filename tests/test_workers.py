@@ -41,6 +41,13 @@ def by_x(config: dict[str, Any], budget: float) -> float:
     return float(config["x"]) / budget
 
 
+def undisturbed() -> list[str]:
+    """What a study comes to when nothing goes wrong."""
+    study = open_study()
+    study.optimize(by_x)
+    return canonical(study)
+
+
 @pytest.mark.parametrize("workers", [2, 3, 7])
 @pytest.mark.parametrize("stored", [True, False])
 def test_the_same_study_for_any_number_of_workers(path: Path, workers: int, stored: bool) -> None:
@@ -151,12 +158,10 @@ def ever(fault: Callable[[], None]) -> Callable[[dict[str, Any], float], float]:
 
 @pytest.mark.parametrize(("fault", "kind"), LOST)
 def test_a_lost_worker_is_tried_again(path: Path, fault: Callable[[], None], kind: str) -> None:
-    alone = open_study()
-    alone.optimize(by_x)
     with open_study(path) as study:
         study.optimize(once(fault, path.with_name("marker")), workers=2, timeout=1.0, retries=1)
         assert path.with_name("marker").exists()
-        assert canonical(study) == canonical(alone)
+        assert canonical(study) == undisturbed()
 
 
 @pytest.mark.parametrize(("fault", "kind"), LOST[:2] + VERDICTS)
@@ -260,11 +265,9 @@ def test_a_fork_in_the_objective(path: Path) -> None:
         os.waitpid(child, 0)
         return float(config["x"]) / budget
 
-    alone = open_study()
-    alone.optimize(by_x)
     with open_study(path) as study:
         study.optimize(objective, workers=2)
-        assert canonical(study) == canonical(alone)
+        assert canonical(study) == undisturbed()
 
 
 def test_a_full_disk_in_checkpoints_and_outbox_costs_no_result(path: Path) -> None:
@@ -276,11 +279,9 @@ def test_a_full_disk_in_checkpoints_and_outbox_costs_no_result(path: Path) -> No
             (context.path / "state").write_text("x" * 100)
         return float(config["x"]) / budget
 
-    alone = open_study()
-    alone.optimize(by_x)
     with open_study(path) as study:
         study.optimize(objective, workers=2)
-        assert canonical(study) == canonical(alone)
+        assert canonical(study) == undisturbed()
         assert all(each.resumed_from is None for each in study.evaluations)
 
 
@@ -347,11 +348,9 @@ def test_a_forked_child_that_comes_back_is_not_the_worker(path: Path) -> None:
         time.sleep(0.05)
         return float(config["x"]) / budget
 
-    alone = open_study()
-    alone.optimize(by_x)
     with open_study(path) as study:
         study.optimize(objective, workers=2)
-        assert canonical(study) == canonical(alone)
+        assert canonical(study) == undisturbed()
 
 
 def test_a_worker_that_leaves_a_child_and_exits_well_is_noticed(path: Path) -> None:
@@ -360,11 +359,9 @@ def test_a_worker_that_leaves_a_child_and_exits_well_is_noticed(path: Path) -> N
             time.sleep(60)
         os._exit(0)
 
-    alone = open_study()
-    alone.optimize(by_x)
     with open_study(path) as study:
         study.optimize(once(exits_with_a_child, path.with_name("marker")), workers=2)
-        assert canonical(study) == canonical(alone)
+        assert canonical(study) == undisturbed()
 
 
 def test_a_timeout_is_a_timeout_whatever_the_objective_makes_of_it(path: Path) -> None:
@@ -435,10 +432,8 @@ def test_output_that_cannot_be_kept_is_lost_and_nothing_else(path: Path) -> None
         sys.stdout = None
         return float(config["x"]) / budget
 
-    alone = open_study()
-    alone.optimize(by_x)
     with open_study(path) as study:
         (study.files / "output").mkdir(parents=True)
         (study.files / "output" / "0-0-0").mkdir()
         study.optimize(objective, workers=2)
-        assert canonical(study) == canonical(alone)
+        assert canonical(study) == undisturbed()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import index
 from typing import Any, NamedTuple
 
+from deepband.errors import InputError, shown
 from deepband.facts import Config, JobKey
 
 
@@ -29,6 +31,14 @@ class Job(NamedTuple):
 
     def __hash__(self) -> int:
         return hash((self.study, self.key))
+
+
+def whole_key(job: Job) -> JobKey:
+    """The key of a job whose numbers came by another way, such as NumPy."""
+    try:
+        return index(job.bracket), index(job.index), index(job.rung)
+    except TypeError:
+        raise InputError(f"{shown(job)} is not a job: its numbers are not whole.") from None
 
 
 class Attempt(NamedTuple):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from operator import index
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -41,7 +40,7 @@ from deepband.facts import (
 )
 from deepband.loop import Limits
 from deepband.objective import Objective
-from deepband.records import Attempt, Evaluation, Job
+from deepband.records import Attempt, Evaluation, Job, whole_key
 from deepband.results import read_result
 from deepband.running import run_jobs
 from deepband.schedule import Budget, as_number
@@ -383,7 +382,7 @@ class Study:
             )
         bracket, index, rung, *_, study = job
         if not (type(bracket) is type(index) is type(rung) is int):
-            bracket, index, rung = _whole(job)
+            bracket, index, rung = whole_key(job)
         if study and study != self._state.created.study:
             raise JobError(bracket, index, rung, "another study handed it out.")
         if not hyperband.is_open(self._state, bracket, index, rung):
@@ -395,11 +394,3 @@ class Study:
     def _check_done(self, action: str) -> None:
         if not self.done:
             raise UnfinishedError(action, hyperband.open_jobs(self._state))
-
-
-def _whole(job: Job) -> JobKey:
-    """The key of a job whose numbers came by another way, such as NumPy."""
-    try:
-        return index(job.bracket), index(job.index), index(job.rung)
-    except TypeError:
-        raise InputError(f"{shown(job)} is not a job: its numbers are not whole.") from None

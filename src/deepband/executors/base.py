@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from deepband.errors import InputError, shown
 from deepband.objective import Task
@@ -15,10 +15,10 @@ Timeout: TypeAlias = float | Callable[[float], float] | None
 """Seconds that an evaluation may take, or a function of its budget, or None for ever."""
 
 
-def check_seconds(name: str, given: object) -> None:
+def check_seconds(name: str, given: Any) -> None:
     """Refuse what is no span of time; None is none."""
     number = isinstance(given, Real) and not isinstance(given, bool)
-    if given is not None and not (number and 0 < given < math.inf):  # type: ignore[operator]
+    if given is not None and not (number and 0 < given < math.inf):
         raise InputError(f"{name} is {shown(given)}: give seconds above 0, or None.")
 
 

@@ -1,1 +1,0 @@
-"""Problems to measure on."""
