@@ -202,7 +202,7 @@ def test_a_space_from_a_file(folder: Path) -> None:
         "short.json": {"x": {"range": [0.001, 1.0, "log"]}, "y": ["a", "b"], "z": 3},
         "configspace.json": deepband.open_study(
             space={"x": (0.0, 1.0)}, max_budget=1
-        ).space.describe(),
+        ).space.description,
     }
     for name, space in spaces.items():
         (folder / name).write_text(json.dumps(space))

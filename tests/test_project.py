@@ -29,7 +29,7 @@ LAYERS = [
     {"study"},
     {"opening"},
     {"__init__"},
-    {"demo"},
+    {"demo", "benchmarks"},
     {"cli"},
     {"__main__"},
 ]

@@ -80,12 +80,12 @@ def test_start_sizes_are_those_of_the_definition(eta: int, top: int) -> None:
 
 
 def test_jobs_carry_ints_when_whole_and_floats_otherwise() -> None:
-    whole = [Schedule.of(3, 1, 9).job_budget(rung) for rung in range(3)]
+    whole = list(Schedule.of(3, 1, 9).job_budgets())
     assert whole == [1, 3, 9]
     assert [type(budget) for budget in whole] == [int, int, int]
-    broken = [Schedule.of(3, 1, 16).job_budget(rung) for rung in range(3)]
+    broken = list(Schedule.of(3, 1, 16).job_budgets())
     assert broken == [16 / 9, 16 / 3, 16]
-    floats = [Schedule.of(3, 0.1, 8.1).job_budget(rung) for rung in range(5)]
+    floats = list(Schedule.of(3, 0.1, 8.1).job_budgets())
     assert floats == [0.1, 0.3, 0.9, 2.7, 8.1]
 
 

@@ -102,7 +102,7 @@ def test_values_are_plain_python() -> None:
 def test_a_space_can_be_described_and_made_again() -> None:
     for given in (conditional_space(), {"x": (0.1, 1.0, "log"), "y": ["a", "b"]}):
         space = Space(given)
-        again = Space.described(space.describe())
+        again = Space.described(space.description)
         assert again.configspace == space.configspace
         assert draw(again) == draw(space)
 

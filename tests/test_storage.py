@@ -33,7 +33,7 @@ from driving import finish, noisy
 
 SPACE = Space({"x": (0.0, 1.0), "kind": ["a", None, 3, 0.5, True, [1, "b"]]})
 CREATED = StudyCreated(
-    "id", SPACE.describe(), 3, Fraction(1), Fraction(9), 2**70, False, True, "uniform", 64
+    "id", SPACE.description, 3, Fraction(1), Fraction(9), 2**70, False, True, "uniform", 64
 )
 CONFIGS = tuple({"x": 0.1 * index, "kind": [1, "b"]} for index in range(9))
 FACTS: list[Fact] = [

@@ -30,14 +30,15 @@ class Drawer:
 
     def missing(self, state: State, keys: Iterable[JobKey]) -> Iterator[ConfigsDrawn]:
         """The configs that these jobs need and that are not drawn yet, in whole chunks."""
-        configs, chunk = state.configs, self.created.chunk
+        drawn = [len(configs) for configs in state.configs]
         ends: dict[int, int] = {}
         for bracket, index, _ in keys:
-            if index >= ends.get(bracket, len(configs[bracket])):
-                ends[bracket] = (index // chunk + 1) * chunk
-        for bracket, end in ends.items():
+            if index >= drawn[bracket]:  # seldom
+                ends[bracket] = max(index, ends.get(bracket, 0))
+        for bracket, last in ends.items():
+            end = (last // self.created.chunk + 1) * self.created.chunk
             size = state.schedule.start_size(bracket)
-            yield self._draw(state, bracket, range(len(configs[bracket]), min(end, size)))
+            yield self._draw(state, bracket, range(drawn[bracket], min(end, size)))
 
     def _draw(self, state: State, bracket: int, indices: range) -> ConfigsDrawn:
         observations = self._observations(state)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from deepband.errors import read_index
 from deepband.state import Run, State
-from deepband.strategies import ranked
+from deepband.strategies import NOBODY, ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def _of_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdic
         elif index in arrived and (bracket, rung + 1) not in run.arrived:
             yield _undecided(state, run, bracket, index, rung)
         elif (bracket, rung + 1) in run.arrived and (
-            index in arrived or index in state.before(run, bracket, rung)
+            index in arrived or index in run.before.get((bracket, rung), NOBODY)
         ):
             yield _decided(state, run, bracket, index, rung)
 

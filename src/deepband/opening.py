@@ -30,7 +30,7 @@ CHUNK = 64
 class Settings(TypedDict):
     """What a user gave; None is what was not given."""
 
-    space: ConfigurationSpace | Mapping[str, Any] | None
+    space: Space | ConfigurationSpace | Mapping[str, Any] | None
     max_budget: Budget | None
     min_budget: Budget | None
     eta: int | None
@@ -43,7 +43,7 @@ class Settings(TypedDict):
 def open_study(
     storage: str | os.PathLike[str] | None = None,
     *,
-    space: ConfigurationSpace | Mapping[str, Any] | None = None,
+    space: Space | ConfigurationSpace | Mapping[str, Any] | None = None,
     max_budget: Budget | None = None,
     min_budget: Budget | None = None,
     eta: int | None = None,
@@ -119,10 +119,10 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Space, Sampler
             "zero: choose another unit, or a min_budget of 1 or more."
         )
     name, sampler = make_sampler(given["sampler"] or "uniform", CHUNK)
-    space = Space(given["space"])
+    space = Space.of(given["space"])
     created = StudyCreated(
         study=secrets.token_hex(8),
-        space=space.describe(),
+        space=space.description,
         eta=schedule.eta,
         min_budget=read_budget("min_budget", low),
         max_budget=read_budget("max_budget", high),
@@ -152,7 +152,7 @@ def check_same(created: StudyCreated, given: Settings) -> tuple[Space | None, Sa
     _compare("sampler", created.sampler, name)
     if given["space"] is None:
         return None, sampler
-    space = Space(given["space"])
+    space = Space.of(given["space"])
     difference = Space.described(created.space).difference(space)
     if difference:
         raise InputError(f"the study was made with another space: {difference}. {_ADVICE}")

@@ -85,13 +85,19 @@ def plan(state: State) -> Plan:
 
 def runs(state: State, done: bool) -> tuple[RunSummary, ...]:
     """All runs in order; `done` is whether the last one is."""
-    return tuple(_summary(state, run, done or run is not state.run) for run in state.runs)
+    told: list[list[JobFinished]] = [[] for _ in state.runs]
+    counts: list[dict[Cell, int]] = [{} for _ in state.runs]
+    for cell, results in state.results.items():
+        for each in results.values():
+            told[each.run].append(each)
+            counts[each.run][cell] = counts[each.run].get(cell, 0) + 1
+    return tuple(
+        _summary(run, counts[run.number], told[run.number], done or run is not state.run)
+        for run in state.runs
+    )
 
 
-def _summary(state: State, run: Run, done: bool) -> RunSummary:
-    told = [each for cell in state.results.values() for each in cell.values()]
-    told = [each for each in told if each.run == run.number]
-    counts: Counter[Cell] = Counter((each.bracket, each.rung) for each in told)
+def _summary(run: Run, counts: dict[Cell, int], told: list[JobFinished], done: bool) -> RunSummary:
     resumed = Counter(each.resumed_from for each in told if each.resumed_from is not None)
     saved = sum(n * run.schedule.budget(rung) for rung, n in resumed.items())
     return RunSummary(

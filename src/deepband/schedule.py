@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Integral, Rational, Real
 from typing import TypeAlias
 
@@ -71,10 +72,7 @@ class Schedule:
                 min_budget,
                 f"it is larger than max_budget, {max_budget!r}. Swap them or lower min_budget.",
             )
-        top = 0
-        while low * eta ** (top + 1) <= limit:
-            top += 1
-        return cls(eta, high / eta**top, top)
+        return cls(eta, *_lowest_rung(eta, low, high))
 
     @property
     def max_budget(self) -> Fraction:
@@ -92,16 +90,15 @@ class Schedule:
 
     def start_size(self, bracket: int) -> int:
         """How many configs the bracket starts with: the paper's n."""
-        height = self.top - bracket
-        return -(-(self.top + 1) * self._power(height) // (height + 1))
+        return _places(self.eta, self.top)[bracket][0]
 
     def places(self, bracket: int, rung: int) -> int:
         """How many configs of the bracket run on the rung, from its starting rung up."""
-        return self.start_size(bracket) // self._power(rung - bracket)
+        return _places(self.eta, self.top)[bracket][rung - bracket]
 
     def sizes(self, bracket: int) -> list[int]:
         """The places of the bracket on each of its rungs, from its starting rung up."""
-        return [self.places(bracket, rung) for rung in self.rungs(bracket)]
+        return list(_places(self.eta, self.top)[bracket])
 
     def cells(self) -> Iterator[Cell]:
         return ((bracket, rung) for bracket in self.brackets for rung in self.rungs(bracket))
@@ -154,13 +151,37 @@ class Schedule:
         """The schedule with max_budget * eta**levels; no cell of this one shrinks."""
         return Schedule(self.eta, self.unit, self.top + levels)
 
-    def job_budget(self, rung: int, whole: bool = False) -> int | float:
-        """The budget as jobs carry it: an int when whole (or floored), else the nearest float."""
-        exact = self.budget(rung)
-        return math.floor(exact) if whole else as_number(exact)
+    def job_budgets(self, whole: bool = False) -> tuple[int | float, ...]:
+        """By rung, as jobs carry them: an int when whole (or floored), else the nearest float."""
+        return _job_budgets(self, whole)
 
     def _power(self, levels: int) -> int:
         return int(self.eta**levels)
+
+
+@lru_cache(maxsize=256)
+def _lowest_rung(eta: int, low: Fraction, high: Fraction) -> tuple[Fraction, int]:
+    """The budget of rung 0, and how many rungs lie above it."""
+    top = 0
+    while low * eta ** (top + 1) <= high * (1 + TOLERANCE):
+        top += 1
+    return high / eta**top, top
+
+
+@lru_cache(maxsize=256)
+def _places(eta: int, top: int) -> tuple[tuple[int, ...], ...]:
+    """The places of each bracket on each of its rungs. Studies by the thousand share few."""
+    table = []
+    for height in range(top, -1, -1):
+        start = -(-(top + 1) * eta**height // (height + 1))
+        table.append(tuple(start // eta**level for level in range(height + 1)))
+    return tuple(table)
+
+
+@lru_cache(maxsize=256)
+def _job_budgets(schedule: Schedule, whole: bool) -> tuple[int | float, ...]:
+    budgets = [schedule.budget(rung) for rung in range(schedule.top + 1)]
+    return tuple(math.floor(each) if whole else as_number(each) for each in budgets)
 
 
 def check_eta(eta: int) -> int:

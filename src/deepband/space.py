@@ -18,6 +18,7 @@ is loaded when the first space is made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -43,7 +44,12 @@ LARGEST = 2**62
 
 
 class Space:
-    """A search space that turns vectors into configs."""
+    """A search space that turns vectors into configs. It never changes."""
+
+    @classmethod
+    def of(cls, given: Space | ConfigurationSpace | Mapping[str, Any]) -> Space:
+        """A space as it is given; one that is made already serves any number of studies."""
+        return given if isinstance(given, Space) else cls(given)
 
     def __init__(self, given: ConfigurationSpace | Mapping[str, Any]) -> None:
         self.configspace = _configspace(given)
@@ -60,7 +66,8 @@ class Space:
         """At most so many different configs exist; infinite when any parameter is continuous."""
         return self.configspace.estimate_size()
 
-    def describe(self) -> dict[str, Any]:
+    @cached_property
+    def description(self) -> Mapping[str, Any]:
         """The space as plain data, from which `Space.described` makes it again."""
         return dict(self.configspace.to_serialized_dict())
 

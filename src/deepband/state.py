@@ -12,7 +12,8 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from operator import neg
+from itertools import groupby
+from operator import attrgetter, itemgetter, neg
 from typing import Any
 
 from deepband.errors import FactError
@@ -41,6 +42,8 @@ class Run:
     schedule: Schedule
     budgets: tuple[int | float, ...]
     """By rung, as jobs carry them."""
+    before: dict[Cell, frozenset[int]]
+    """Who had been evaluated on which rung of which bracket when it began."""
     arrived: dict[Cell, frozenset[int]] = field(default_factory=dict)
 
 
@@ -61,9 +64,13 @@ class Front:
     def is_open(self, index: int) -> bool:
         return index in self.running or self._position(index) is not None
 
-    def start(self, index: int) -> None:
-        self._withdraw(index)
-        self.running.add(index)
+    def start(self, indices: list[int]) -> None:
+        if indices == self.waiting[::-1]:  # all of them, as is usual when many are handed out
+            self.waiting.clear()
+        else:
+            for index in indices:
+                self._withdraw(index)
+        self.running.update(indices)
 
     def release(self, index: int) -> None:
         self.running.remove(index)
@@ -109,12 +116,12 @@ class State:
         """By cell, then index: every evaluation ever made."""
         self.leaders: dict[int, JobFinished] = {}
         """By rung: the evaluation with the smallest loss, if any is finite."""
-        for fact in facts:
-            self.apply(fact)
+        self.apply(facts)
 
-    def apply(self, fact: Fact) -> None:
-        """Take in one fact that is already recorded."""
-        _APPLY[type(fact)](self, fact)
+    def apply(self, facts: Iterable[Fact]) -> None:
+        """Take in facts that are already recorded."""
+        for fact in facts:
+            _APPLY[type(fact)](self, fact)
 
     @property
     def run(self) -> Run:
@@ -132,16 +139,9 @@ class State:
         strategy = discarding if run.strategy is None else strategy_named(run.strategy)
         return strategy(
             run.arrived[bracket, rung],
-            self.before(run, bracket, rung),
-            self.before(run, bracket, rung + 1),
+            run.before.get((bracket, rung), NOBODY),
+            run.before.get((bracket, rung + 1), NOBODY),
         )
-
-    def before(self, run: Run, bracket: int, rung: int) -> frozenset[int]:
-        """Who had been evaluated on the rung of the bracket when the run began."""
-        results = self.results.get((bracket, rung))
-        if not results or run.number == 0:
-            return NOBODY
-        return frozenset(index for index, told in results.items() if told.run < run.number)
 
     def losses(self, bracket: int, rung: int) -> dict[int, float | None]:
         """The losses on a rung of a bracket, by index; None is a failure."""
@@ -163,9 +163,9 @@ class State:
                 raise FactError(f"{fact} does not deepen {self.run}")
         else:
             schedule = Schedule.of(created.eta, created.min_budget, created.max_budget)
-        rungs = range(schedule.top + 1)
-        budgets = tuple(schedule.job_budget(rung, created.integer_budgets) for rung in rungs)
-        self.runs.append(Run(fact.run, fact.strategy, schedule, budgets))
+        budgets = schedule.job_budgets(created.integer_budgets)
+        before = {cell: frozenset(results) for cell, results in self.results.items()}
+        self.runs.append(Run(fact.run, fact.strategy, schedule, budgets, before))
         for cell in schedule.cells():
             self.results.setdefault(cell, {})
         self.configs.extend([] for _ in range(len(self.configs), schedule.top + 1))
@@ -180,23 +180,23 @@ class State:
         configs.extend(fact.configs)
 
     def _jobs_started(self, fact: JobsStarted) -> None:
-        for bracket, index, _ in fact.jobs:
-            self.fronts[bracket].start(index)
+        for bracket, jobs in groupby(fact.jobs, key=itemgetter(0)):
+            self.fronts[bracket].start([index for _, index, _ in jobs])
 
     def _job_released(self, fact: JobReleased) -> None:
         bracket, index, _ = fact.job
         self.fronts[bracket].release(index)
 
     def _job_finished(self, fact: JobFinished) -> None:
-        bracket, index, rung, run, loss, *_ = fact
+        bracket, index, rung, run, loss = fact[:5]
         front = self.fronts[bracket]
-        if (rung, run) != (front.rung, self.run.number):
+        if rung != front.rung or run != self.runs[-1].number:
             raise FactError(f"{fact} does not fit {front}")
         front.finish(index)
         self.results[bracket, rung][index] = fact
         if loss is not None and loss != math.inf:
             leader = self.leaders.get(rung)
-            if leader is None or _precedence(fact) < _precedence(leader):
+            if leader is None or (loss, bracket, index) < _precedence(leader):
                 self.leaders[rung] = fact
         if not front.waiting and not front.running:
             self._climb(bracket)
@@ -228,8 +228,7 @@ class State:
         self._arrive(bracket, rung + 1, promoted(contest, self.losses(bracket, rung), places))
 
 
-def _precedence(fact: JobFinished) -> tuple[float | None, int, int]:
-    return fact.loss, fact.bracket, fact.index
+_precedence = attrgetter("loss", "bracket", "index")
 
 
 _APPLY: dict[type, Callable[[State, Any], None]] = {
@@ -237,8 +236,8 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     RunStarted: State._run_started,
     ConfigsDrawn: State._configs_drawn,
     JobsStarted: State._jobs_started,
-    JobReleased: State._job_released,
     JobFinished: State._job_finished,
+    JobReleased: State._job_released,
     JobsReopened: State._jobs_reopened,
     ObjectiveNamed: State._objective_named,
 }

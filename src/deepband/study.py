@@ -213,7 +213,7 @@ class Study:
             running = hyperband.running_jobs(self._state)
             self._state = state_of(self._storage)
             ready = set(hyperband.ready_jobs(self._state))
-            self._state.apply(JobsStarted(tuple(key for key in running if key in ready)))
+            self._state.apply([JobsStarted(tuple(key for key in running if key in ready))])
 
     @property
     def done(self) -> bool:
@@ -362,8 +362,7 @@ class Study:
     def _record(self, facts: Sequence[Fact]) -> None:
         """Keep facts, then let the state follow."""
         self._storage.append(facts)
-        for fact in facts:
-            self._state.apply(fact)
+        self._state.apply(facts)
 
     def _hand_out(self, keys: Sequence[JobKey]) -> list[Job]:
         state = self._state
@@ -380,7 +379,7 @@ class Study:
                 f"{shown(job)} is not a job: give what ask() handed out, or a deepband.Job made "
                 "of what was noted of it."
             )
-        bracket, index, rung, *_, study = job
+        bracket, index, rung, _, _, study = job
         if not (type(bracket) is type(index) is type(rung) is int):
             bracket, index, rung = whole_key(job)
         if study and study != self._state.created.study:

@@ -20,7 +20,7 @@ class MemoryStorage:
         return False
 
     def append(self, facts: Sequence[Fact]) -> None:
-        self._facts.extend(fact for fact in facts if type(fact) not in (JobsStarted, JobReleased))
+        self._facts += [fact for fact in facts if type(fact) not in (JobsStarted, JobReleased)]
 
     def close(self) -> None:
         pass

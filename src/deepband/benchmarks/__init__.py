@@ -1,0 +1,1 @@
+"""Problems to measure on, and the paper's study."""

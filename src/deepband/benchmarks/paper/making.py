@@ -1,0 +1,62 @@
+"""The whole study: run what is missing, then make the results, the tables and the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from deepband.benchmarks.paper.comparing import comparisons, losses
+from deepband.benchmarks.paper.drawing import draw_all
+from deepband.benchmarks.paper.results import Folder, read_columns
+from deepband.benchmarks.paper.running import run_units
+from deepband.benchmarks.paper.settings import BEYOND, PAPER, Settings
+from deepband.benchmarks.paper.tables import report
+from deepband.errors import DeepbandError
+
+NEEDED = ("onnxruntime", "pyarrow", "matplotlib", "scipy")
+
+
+def make(
+    settings: Settings, out: Path, workers: int, show: Callable[[int, int], None]
+) -> dict[str, str]:
+    """Make everything in the folder `out`, and go on with what is there already.
+
+    `show` is told how many units are done of how many. Returns the files that were made, each
+    with what it holds.
+    """
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise DeepbandError(
+            f"the paper's study needs {', '.join(missing)}: pip install 'deepband[paper]'"
+        )
+    folder = Folder.prepare(out, settings)
+    _run(folder, settings, workers, show)
+    return _present(folder, settings)
+
+
+def _run(
+    folder: Folder, settings: Settings, workers: int, show: Callable[[int, int], None]
+) -> None:
+    units = list(settings.units())
+    left = [unit for unit in units if not folder.has(unit)]
+    before = len(units) - len(left)
+    show(before, len(units))
+    for number, _ in enumerate(run_units(folder, settings.data, left, workers), start=1):
+        show(before + number, len(units))
+    for study in settings.studies:
+        folder.collect(study, [unit for unit in units if unit.study == study])
+
+
+def _present(folder: Folder, settings: Settings) -> dict[str, str]:
+    """Tables and figures of the results."""
+    results = read_columns(folder.file(PAPER))
+    beyond = read_columns(folder.file(BEYOND)) if BEYOND in settings.studies else None
+    page = report(list(comparisons(results)), list(losses(beyond)) if beyond else [])
+    tables, figures = folder.path / "tables.md", folder.path / "figures"
+    tables.write_text(page)
+    draw_all(results, figures)
+    made = {str(folder.file(PAPER)): f"{len(results['seed']):,} runs"}
+    if beyond:
+        made[str(folder.file(BEYOND))] = f"{len(beyond['seed']):,} steps of longer courses"
+    return made | {str(tables): "answers and tables", str(figures): "PDF and PNG"}

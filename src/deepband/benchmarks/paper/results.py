@@ -1,0 +1,131 @@
+"""The results on disk: a part a unit of work, written when it is done, then one file for all.
+
+OUT/settings.json      what was asked for, and of which data and versions
+OUT/parts/             a Parquet file a unit: who runs the study again goes on after these
+OUT/results.parquet    the paper's study, one row a run
+OUT/beyond.parquet     several deepenings in a row and wrong first guesses, one row a run
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+
+from deepband.benchmarks.paper.courses import METHODS, Row
+from deepband.benchmarks.paper.settings import BEYOND, PAPER, Settings, Unit
+from deepband.errors import DeepbandError, InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+FILES = {PAPER: "results.parquet", BEYOND: "beyond.parquet"}
+PAPER_COLUMNS = [name for name in Row._fields if name not in ("first_budget", "runs")]
+
+
+class Folder(NamedTuple):
+    """The folder that holds the results of a study."""
+
+    path: Path
+    seeds: int
+
+    @classmethod
+    def prepare(cls, path: Path, settings: Settings) -> Folder:
+        """The folder, new or with what was done before with the same settings."""
+        wanted, place = settings.describe(), path / "settings.json"
+        if place.exists():
+            _check_same(place, wanted)
+        elif path.exists() and any(path.iterdir()):
+            raise InputError(f"{path} holds other files: give a folder that is new or empty.")
+        for study in settings.studies:
+            (path / "parts" / study).mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            _write(place, (json.dumps(wanted, indent=2) + "\n").encode())
+        return cls(path, settings.seeds)
+
+    def part(self, unit: Unit) -> Path:
+        name = f"{unit.scenario}-{unit.instance}-eta{unit.eta}.parquet"
+        return self.path / "parts" / unit.study / name
+
+    def has(self, unit: Unit) -> bool:
+        """Whether the unit is done: its part is there and whole."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        ends = sum(len(course) if unit.every_step else 1 for course in unit.courses)
+        expected = self.seeds * len(METHODS) * ends
+        try:
+            return int(parquet.read_metadata(self.part(unit)).num_rows) == expected
+        except (OSError, pa.ArrowInvalid):
+            return False
+
+    def write_part(self, unit: Unit, rows: Iterable[Row]) -> None:
+        ordered = sorted(rows, key=_order)
+        _write(self.part(unit), _parquet(_table(ordered)))
+
+    def file(self, study: str) -> Path:
+        """The one with all rows of a study."""
+        return self.path / FILES[study]
+
+    def collect(self, study: str, units: Sequence[Unit]) -> None:
+        """All parts of a study in one file; the paper's study as it stands at its end."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        whole = pa.concat_tables([parquet.read_table(self.part(unit)) for unit in units])
+        if study == PAPER:
+            whole = whole.select(PAPER_COLUMNS)
+        _write(self.file(study), _parquet(whole.combine_chunks()))
+
+
+def read_columns(path: Path) -> dict[str, NDArray[Any]]:
+    """A results file by column."""
+    from pyarrow import parquet
+
+    table = parquet.read_table(path)
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    return row.seed, row.first_budget, row.max_budget, METHODS.index(row.method), row.runs
+
+
+def _table(rows: Sequence[Row]) -> pa.Table:
+    import pyarrow as pa
+
+    kinds = {str: pa.string(), int: pa.int32(), float: pa.float64()}
+    fields = [(name, kinds[kind]) for name, kind in get_type_hints(Row).items()]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _parquet(table: pa.Table) -> bytes:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    sink = pa.BufferOutputStream()
+    parquet.write_table(table, sink)
+    return bytes(sink.getvalue())
+
+
+def _write(place: Path, content: bytes) -> None:
+    """The file, whole or not at all."""
+    draft = place.with_name(f".{place.name}.{os.getpid()}")
+    draft.write_bytes(content)
+    draft.replace(place)
+
+
+def _check_same(place: Path, wanted: dict[str, Any]) -> None:
+    try:
+        kept = json.loads(place.read_text())
+    except ValueError as error:
+        raise DeepbandError(f"{place} is not JSON: {error}") from error
+    for name in sorted({*kept, *wanted}):
+        if kept.get(name) != wanted.get(name):
+            raise InputError(
+                f"{place.parent} was begun with {name} {kept.get(name)}, now it is "
+                f"{wanted.get(name)}. Results are not mixed: give another folder."
+            )

@@ -1,0 +1,84 @@
+"""Running the units of a study, one after another or in processes side by side."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from deepband.benchmarks.paper.courses import Draws, walk
+from deepband.benchmarks.paper.results import Folder
+from deepband.benchmarks.paper.settings import Unit
+from deepband.benchmarks.yahpo import Scenario
+from deepband.errors import DeepbandError
+
+
+def run_units(folder: Folder, data: Path, units: Sequence[Unit], workers: int) -> Iterator[Unit]:
+    """Do the units and keep their parts; yields each as it is done."""
+    if workers == 1:
+        for unit in units:
+            yield run_unit(folder, data, unit)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, _follow_the_driver) as pool:
+        futures = [pool.submit(run_unit, folder, data, unit) for unit in units]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BrokenProcessPool as error:
+            raise DeepbandError(
+                "a worker died, perhaps for want of memory. What is done is kept: run the same "
+                "command again to go on, with fewer workers if it happens again."
+            ) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _follow_the_driver() -> None:
+    """Leave interrupts to the driver, and end when it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_driver, daemon=True).start()
+
+
+def _end_with_the_driver() -> None:
+    driver = multiprocessing.parent_process()
+    if driver is not None:
+        driver.join()
+        os._exit(1)
+
+
+def run_unit(folder: Folder, data: Path, unit: Unit) -> Unit:
+    """Do a unit and keep its part."""
+    draws = _draws(data, unit.scenario)
+    with _collector_off():
+        seeds = range(folder.seeds)
+        rows = walk(draws, unit.instance, unit.eta, unit.courses, seeds, unit.every_step)
+        folder.write_part(unit, rows)
+    return unit
+
+
+@cache
+def _draws(data: Path, scenario: str) -> Draws:
+    """One a scenario and process: the configs of a seed are the same on all data sets."""
+    return Draws(Scenario(data, scenario))
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Without the garbage collector, which would visit hundreds of thousands of live results
+    again and again. A unit leaves no cycles for it."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,114 @@
+"""Which courses are walked on which data sets: the paper's study, and what goes beyond it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from deepband.benchmarks.paper.courses import METHODS, Course
+from deepband.benchmarks.yahpo import FILES, Scenario
+from deepband.benchmarks.yahpo_columns import SCENARIOS
+from deepband.errors import InputError, UnknownNameError
+from deepband.schedule import as_number, check_eta
+
+PAPER, BEYOND = "paper", "beyond"
+MOST_SEEDS = 10_000
+_FIRST_BUDGETS = {"nb301": 32}
+_PACKAGES = ("deepband", "onnxruntime", "numpy", "ConfigSpace")
+
+
+class Unit(NamedTuple):
+    """A piece of work: all seeds and methods of a study on one data set with one eta."""
+
+    study: str
+    scenario: str
+    instance: str
+    eta: int
+
+    @property
+    def courses(self) -> list[Course]:
+        of = {PAPER: paper_courses, BEYOND: beyond_courses}
+        return of[self.study](self.scenario, self.eta)
+
+    @property
+    def every_step(self) -> bool:
+        """Whether the results hold every step of a course, and not its end alone."""
+        return self.study == BEYOND
+
+
+def paper_courses(scenario: str, eta: int) -> list[Course]:
+    """R = 16, then 16 eta; for nb301 32, then 32 eta."""
+    first = Fraction(_FIRST_BUDGETS.get(scenario, 16))
+    return [(first, first * eta)]
+
+
+def beyond_courses(scenario: str, eta: int) -> list[Course]:
+    """To the paper's last max_budget from every smaller first guess: all steps from the smallest,
+    one after another, and one jump from each."""
+    ((*_, last),) = paper_courses(scenario, eta)
+    steps = [last]
+    while steps[0] / eta >= eta:  # below it, the first run would have a single rung
+        steps.insert(0, steps[0] / eta)
+    return [tuple(steps), *((first, last) for first in steps[:-1])]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for."""
+
+    data: Path
+    scenarios: tuple[str, ...] = tuple(SCENARIOS)
+    etas: tuple[int, ...] = (2, 3)
+    seeds: int = 30
+    studies: tuple[str, ...] = (PAPER,)
+
+    def __post_init__(self) -> None:
+        for name in self.scenarios:
+            if name not in SCENARIOS:
+                raise UnknownNameError("scenario", name, SCENARIOS)
+        for eta in self.etas:
+            check_eta(eta)
+        if not 1 <= self.seeds <= MOST_SEEDS:
+            raise InputError(f"seeds is {self.seeds}: give 1 to {MOST_SEEDS:,}.")
+
+    def units(self) -> Iterator[Unit]:
+        """All pieces of work, in the order of the results."""
+        for study in self.studies:
+            for name in self.scenarios:
+                for instance in Scenario(self.data, name).instances:
+                    for eta in self.etas:
+                        yield Unit(study, name, instance, eta)
+
+    def describe(self) -> dict[str, Any]:
+        """Everything that the results depend on, as plain data."""
+        return {
+            "scenarios": {name: self._describe(name) for name in self.scenarios},
+            "etas": list(self.etas),
+            "seeds": self.seeds,
+            "repl": "seed % 10 + 1",
+            "methods": list(METHODS),
+            "objective": "accuracy, as a fraction of 1",
+            "versions": {name: version(name) for name in _PACKAGES},
+        }
+
+    def _describe(self, name: str) -> dict[str, Any]:
+        scenario = Scenario(self.data, name)
+        fidelity = scenario.fidelity
+        return {
+            "instances": len(scenario.instances),
+            "fidelity": [fidelity.name, fidelity.low, fidelity.high],
+            "max_budgets": {
+                str(eta): [as_number(each) for each in paper_courses(name, eta)[0]]
+                for eta in self.etas
+            },
+            "files": {file: _digest(scenario.folder / file) for file in FILES},
+        }
+
+
+def _digest(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
