@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# A clone of https://github.com/slds-lmu/yahpo_data
+YAHPO_DATA ?= $(wildcard ../shared/yahpo_data)
 
 .PHONY: demo test test-all soak check bench clean
 
@@ -28,6 +30,7 @@ bench: .venv/bench
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/durable.py
 	$(BIN)/python bench/workers.py
+	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/paper.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

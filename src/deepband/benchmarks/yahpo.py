@@ -18,7 +18,6 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -100,6 +99,8 @@ class Scenario:
             self._check_columns()
         except (KeyError, ValueError, TypeError) as error:
             raise self._unknown_release(f"{type(error).__name__}: {error}") from error
+        self._session = self._load()
+        self._accuracy = self._find_accuracy()
 
     def __reduce__(self) -> tuple[type[Scenario], tuple[Path, str]]:
         return Scenario, (self.folder.parent, self.name)
@@ -145,8 +146,7 @@ class Scenario:
         """The accuracies of whole inputs, in blocks of whole groups of rows."""
         import numpy as np
 
-        session, accuracy = self._model
-        count = len(categorical)
+        accuracy, count = self._accuracy, len(categorical)
         short = -count % ROWS
         categorical = np.pad(categorical, ((0, short), (0, 0)))
         continuous = np.pad(continuous, ((0, short), (0, 0)))
@@ -154,12 +154,11 @@ class Scenario:
         for first in range(0, count + short, BLOCK):
             part = slice(first, first + BLOCK)
             given = {"x_cat": categorical[part], "x_cont": continuous[part]}
-            predicted[part] = session.run(None, given)[0][:, accuracy.column]
+            predicted[part] = self._session.run(None, given)[0][:, accuracy.column]
         return accuracy.offset + accuracy.factor * predicted[:count]
 
-    @cached_property
-    def _model(self) -> tuple[onnxruntime.InferenceSession, Accuracy]:
-        """The model on one thread, and where its output holds the accuracy."""
+    def _load(self) -> onnxruntime.InferenceSession:
+        """The model, on one thread."""
         try:
             import onnxruntime
         except ImportError as error:
@@ -169,16 +168,15 @@ class Scenario:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         try:
-            session = onnxruntime.InferenceSession(
+            return onnxruntime.InferenceSession(
                 self.folder / "model.onnx", options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # its exceptions have no common class of their own
             raise DeepbandError(f"{self.folder / 'model.onnx'} is no model: {error}") from error
-        return session, self._accuracy(session)
 
-    def _accuracy(self, session: onnxruntime.InferenceSession) -> Accuracy:
+    def _find_accuracy(self) -> Accuracy:
         """Where the output holds the accuracy, once the inputs are known to be ours."""
-        layout = self.layout
+        layout, session = self.layout, self._session
         found = {each.name: each.shape[-1] for each in session.get_inputs()}
         wanted = {"x_cat": len(layout.categorical), "x_cont": len(layout.continuous)}
         width = session.get_outputs()[0].shape[-1]

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,7 +81,7 @@ class Settings:
         """All pieces of work, in the order of the results."""
         for study in self.studies:
             for name in self.scenarios:
-                for instance in Scenario(self.data, name).instances:
+                for instance in self._scenario(name).instances:
                     for eta in self.etas:
                         yield Unit(study, name, instance, eta)
 
@@ -96,8 +97,11 @@ class Settings:
             "versions": {name: version(name) for name in _PACKAGES},
         }
 
+    def _scenario(self, name: str) -> Scenario:
+        return _read(self.data, name)
+
     def _describe(self, name: str) -> dict[str, Any]:
-        scenario = Scenario(self.data, name)
+        scenario = self._scenario(name)
         fidelity = scenario.fidelity
         return {
             "instances": len(scenario.instances),
@@ -108,6 +112,11 @@ class Settings:
             },
             "files": {file: _digest(scenario.folder / file) for file in FILES},
         }
+
+
+@cache
+def _read(data: Path, name: str) -> Scenario:
+    return Scenario(data, name)
 
 
 def _digest(path: Path) -> str:
