@@ -1,7 +1,7 @@
 """Puts the tables and figures of a whole study into docs/paper.md.
 
-    deepband paper --data yahpo_data --out results --beyond
-    python docs/make_paper.py results
+deepband paper --data yahpo_data --out results --beyond
+python docs/make_paper.py results
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ def answer_effort(compared: Sequence[Comparison]) -> Iterator[str]:
             worst = min(each.saving.worst for each in ours)
             best = max(each.saving.best for each in ours)
             yield (
-                f"- eta {eta}, {method}: {mean:.1%} of IH-HB's budget saved on average, "
-                f"{worst:.1%} in the worst of {runs:,} runs, {best:.1%} in the best."
+                f"- eta {eta}, {method}: {mean:z.1%} of IH-HB's budget saved on average, "
+                f"{worst:z.1%} in the worst of {runs:,} runs, {best:z.1%} in the best."
             )
 
 
@@ -82,8 +82,8 @@ def answer_guess(lost: Sequence[Lost]) -> Iterator[str]:
         ours = [each for each in lost if each.method == method]
         budget, resumed = [each.budget for each in ours], [each.budget_resumed for each in ours]
         yield (
-            f"- {method}: {min(budget):.1%} to {max(budget):.1%} more budget than a run that knew "
-            f"the last max_budget at once; {min(resumed):.1%} to {max(resumed):.1%} more with "
+            f"- {method}: {min(budget):z.1%} to {max(budget):z.1%} more budget than a run that knew "
+            f"the last max_budget at once; {min(resumed):z.1%} to {max(resumed):z.1%} more with "
             "continued training."
         )
 
@@ -100,7 +100,7 @@ def _quality_row(each: Comparison) -> list[str]:
         each.scenario,
         str(each.eta),
         each.method,
-        f"{each.same:.1%}",
+        f"{each.same:z.1%}",
         str(each.top),
         f"{each.top.p:.2g}",
         str(each.any_budget),
@@ -110,7 +110,7 @@ def _quality_row(each: Comparison) -> list[str]:
 
 def _effort_row(each: Comparison) -> list[str]:
     shares = (*each.saving, *each.saving_resumed)
-    return [each.scenario, str(each.eta), each.method, *(f"{share:.1%}" for share in shares)]
+    return [each.scenario, str(each.eta), each.method, *(f"{share:z.1%}" for share in shares)]
 
 
 def _guess_rows(lost: Sequence[Lost]) -> Iterator[list[str]]:
@@ -120,6 +120,6 @@ def _guess_rows(lost: Sequence[Lost]) -> Iterator[list[str]]:
         of = {
             each.method: each for each in lost if (each.scenario, each.eta, each.course) == course
         }
-        budgets = [f"{of[method].budget:.1%}" for method in (IH, *STRATEGIES)]
+        budgets = [f"{of[method].budget:z.1%}" for method in (IH, *STRATEGIES)]
         accuracies = [str(of[method].accuracy) for method in ("preserving", "efficient")]
         yield [course[0], str(course[1]), course[2], *budgets, *accuracies]
