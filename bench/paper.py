@@ -14,13 +14,16 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepband.benchmarks.paper.courses import Draws, walk
 from deepband.benchmarks.paper.making import make
 from deepband.benchmarks.paper.results import read_columns
 from deepband.benchmarks.paper.settings import Settings, Unit
-from deepband.benchmarks.yahpo import Floats, Scenario
+from deepband.benchmarks.yahpo import Scenario
+
+if TYPE_CHECKING:
+    from deepband.benchmarks.yahpo import Floats
 
 
 class Recording(Scenario):

@@ -82,10 +82,13 @@ def answer_guess(lost: Sequence[Lost]) -> Iterator[str]:
         ours = [each for each in lost if each.method == method]
         budget, resumed = [each.budget for each in ours], [each.budget_resumed for each in ours]
         yield (
-            f"- {method}: {min(budget):z.1%} to {max(budget):z.1%} more budget than a run that knew "
-            f"the last max_budget at once; {min(resumed):z.1%} to {max(resumed):z.1%} more with "
-            "continued training."
+            f"- {method}: {_range(budget)} more budget than a run that knew the last max_budget at "
+            f"once; {_range(resumed)} more with continued training."
         )
+
+
+def _range(shares: Sequence[float]) -> str:
+    return f"{min(shares):z.1%} to {max(shares):z.1%}"
 
 
 def markdown(header: str, rows: Iterable[Sequence[str]]) -> str:
