@@ -26,6 +26,7 @@ LAYERS = [
     {"loop"},
     {"running"},
     {"drawing", "export"},
+    {"looking"},
     {"study"},
     {"opening"},
     {"__init__"},

@@ -33,12 +33,15 @@ class Drawer:
         drawn = [len(configs) for configs in state.configs]
         ends: dict[int, int] = {}
         for bracket, index, _ in keys:
-            if index >= drawn[bracket]:  # seldom
+            if bracket >= len(drawn) or index >= drawn[bracket]:  # seldom
                 ends[bracket] = max(index, ends.get(bracket, 0))
         for bracket, last in ends.items():
             end = (last // self.created.chunk + 1) * self.created.chunk
-            size = state.schedule.start_size(bracket)
-            yield self._draw(state, bracket, range(drawn[bracket], min(end, size)))
+            ahead = state.is_ahead(bracket, last)
+            schedule = state.schedule.deepened() if ahead else state.schedule
+            first = drawn[bracket] if bracket < len(drawn) else 0
+            size = schedule.start_size(bracket)
+            yield self._draw(state, bracket, range(first, min(end, size)))
 
     def _draw(self, state: State, bracket: int, indices: range) -> ConfigsDrawn:
         observations = self._observations(state)

@@ -69,7 +69,8 @@ class JobReleased(NamedTuple):
 
 
 class JobFinished(NamedTuple):
-    """A config was evaluated on a rung, in a run. A loss of None is a failure."""
+    """A config was evaluated on a rung, in a run: the current one, or ahead of the next one. A
+    loss of None is a failure."""
 
     bracket: int
     index: int  # type: ignore[assignment]

@@ -29,21 +29,47 @@ def ready_jobs(state: State) -> Iterator[JobKey]:
             yield bracket, index, rung
 
 
+def jobs_ahead(state: State) -> Iterator[JobKey]:
+    """The jobs that the next deepening needs with any strategy, the shortest first: its new
+    configs on their starting rungs."""
+    schedule = state.schedule
+    deeper = schedule.deepened()
+    for bracket in deeper.brackets:
+        known = schedule.start_size(bracket) if bracket <= schedule.top else 0
+        for index in range(known, deeper.start_size(bracket)):
+            if is_ready(state, bracket, index, bracket):
+                yield bracket, index, bracket
+
+
+def is_ready(state: State, bracket: int, index: int, rung: int) -> bool:
+    """Whether a job can be handed out now: for the current run, or ahead of the next one."""
+    key = bracket, index, rung
+    if not state.is_ahead(bracket, index):
+        open_now = is_open(state, bracket, index, rung)
+        return open_now and index not in state.fronts[bracket].running
+    deeper = state.schedule.deepened()
+    wanted = rung == bracket <= deeper.top and index < deeper.start_size(bracket)
+    return wanted and key not in state.ahead.running and key not in state.ahead.results
+
+
 def running_jobs(state: State) -> list[JobKey]:
     """All jobs that are handed out and not told."""
-    return [
+    running = [
         (bracket, index, front.rung)
         for bracket, front in enumerate(state.fronts)
         for index in front.running
     ]
+    return [*running, *state.ahead.running]
 
 
 def is_open(state: State, bracket: int, index: int, rung: int) -> bool:
-    """Whether the current run waits for the result of this job."""
+    """Whether the current run waits for the result of this job, or somebody runs it ahead."""
     if not 0 <= bracket < len(state.fronts):
-        return False
+        return (bracket, index, rung) in state.ahead.running
     front = state.fronts[bracket]
-    return front.rung == rung and front.is_open(index)
+    if front.rung == rung and front.is_open(index):
+        return True
+    return (bracket, index, rung) in state.ahead.running
 
 
 def open_jobs(state: State) -> int:

@@ -7,6 +7,7 @@ bounded by the configs that could still arrive on a rung without having been the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -94,14 +95,14 @@ def quote(state: State, strategy: str, schedule: Schedule) -> Quote:
     most = least if strategy == "efficient" else _most(schedule, known)
     if schedule == state.schedule:
         least = most = dict.fromkeys(schedule.cells(), 0)
-    old_configs = {bracket: len(configs) for bracket, configs in enumerate(state.configs)}
+    old_configs = min(schedule.configs, state.schedule.configs + len(state.ahead.results))
     total = sum(known.values())
     return Quote(
         strategy=strategy,
         old_max_budget=as_number(state.schedule.max_budget),
         max_budget=as_number(schedule.max_budget),
-        configs_reused=sum(old_configs.values()),
-        configs_new=schedule.configs - sum(old_configs.values()),
+        configs_reused=old_configs,
+        configs_new=schedule.configs - old_configs,
         evaluations_known=total,
         evaluations_reused=_reused(schedule, known, most, strategy),
         evaluations_new=(sum(least.values()), sum(most.values())),
@@ -111,8 +112,10 @@ def quote(state: State, strategy: str, schedule: Schedule) -> Quote:
 
 
 def _known(state: State) -> dict[Cell, int]:
-    """How many evaluations there are in each cell."""
-    return {cell: len(results) for cell, results in state.results.items()}
+    """How many evaluations there are in each cell, those ahead of the next run included."""
+    known = Counter({cell: len(results) for cell, results in state.results.items()})
+    known.update((bracket, rung) for bracket, _, rung in state.ahead.results)
+    return known
 
 
 def _least(schedule: Schedule, known: Mapping[Cell, int]) -> dict[Cell, int]:

@@ -185,6 +185,8 @@ class Status:
     """Of all runs."""
     failed: int
     open: int
+    ahead: int
+    """How many evaluations of the next deepening are made already."""
     running: int
     spent: Fraction
     """What the current run has cost so far, every evaluation at its whole budget."""
@@ -208,6 +210,7 @@ def status(state: State, running: int | None = None) -> Status:
         evaluations=len(results),
         failed=sum(told.loss is None for told in results),
         open=sum(front.open for front in state.fronts),
+        ahead=len(state.ahead.results),
         running=handed_out if running is None else running,
         spent=summary.cost,
         left=state.schedule.cost_of(left),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter, itemgetter, neg
 from typing import Any
@@ -22,6 +22,7 @@ from deepband.facts import (
     ConfigsDrawn,
     Fact,
     JobFinished,
+    JobKey,
     JobReleased,
     JobsReopened,
     JobsStarted,
@@ -100,6 +101,15 @@ class Front:
         return position if found else None
 
 
+@dataclass(slots=True)
+class Ahead:
+    """New configs of the next run on their starting rungs, before that run has started: any of the
+    strategies needs them all, whatever the losses are."""
+
+    running: set[JobKey] = field(default_factory=set)
+    results: dict[JobKey, JobFinished] = field(default_factory=dict)
+
+
 class State:
     """The fold of a study's facts: made empty, changed by `apply` alone."""
 
@@ -116,7 +126,20 @@ class State:
         """By cell, then index: every evaluation ever made."""
         self.leaders: dict[int, JobFinished] = {}
         """By rung: the evaluation with the smallest loss, if any is finite."""
+        self.ahead = Ahead()
         self.apply(facts)
+
+    def copy(self) -> State:
+        """Another state, which goes its own way from here."""
+        other = State()
+        other.created, other.objective = self.created, self.objective
+        other.runs = [replace(run, arrived=dict(run.arrived)) for run in self.runs]
+        other.fronts = [replace(f, waiting=[*f.waiting], running={*f.running}) for f in self.fronts]
+        other.configs = [list(configs) for configs in self.configs]
+        other.results = {cell: dict(results) for cell, results in self.results.items()}
+        other.leaders = dict(self.leaders)
+        other.ahead = Ahead(set(self.ahead.running), dict(self.ahead.results))
+        return other
 
     def apply(self, facts: Iterable[Fact]) -> None:
         """Take in facts that are already recorded."""
@@ -132,6 +155,11 @@ class State:
     def schedule(self) -> Schedule:
         """The schedule of the current run."""
         return self.runs[-1].schedule
+
+    def is_ahead(self, bracket: int, index: int) -> bool:
+        """Whether a config belongs to the next run, not to the current one."""
+        schedule = self.schedule
+        return bracket > schedule.top or index >= schedule.start_size(bracket)
 
     def contest(self, run: Run, bracket: int, rung: int) -> Contest:
         """Who competes in the run to leave a rung on which all who arrived are evaluated."""
@@ -170,10 +198,15 @@ class State:
             self.results.setdefault(cell, {})
         self.configs.extend([] for _ in range(len(self.configs), schedule.top + 1))
         self.fronts = [Front(bracket) for bracket in schedule.brackets]
+        ahead, self.ahead = self.ahead.results, Ahead()
+        for (bracket, index, rung), told in ahead.items():
+            self.results[bracket, rung][index] = told
+            self._follow_leader(told)
         for bracket in schedule.brackets:
             self._arrive(bracket, bracket, frozenset(range(schedule.start_size(bracket))))
 
     def _configs_drawn(self, fact: ConfigsDrawn) -> None:
+        self.configs.extend([] for _ in range(len(self.configs), fact.bracket + 1))
         configs = self.configs[fact.bracket]
         if fact.first != len(configs):
             raise FactError(f"index {fact.first} drawn after {len(configs)}")
@@ -181,25 +214,49 @@ class State:
 
     def _jobs_started(self, fact: JobsStarted) -> None:
         for bracket, jobs in groupby(fact.jobs, key=itemgetter(0)):
-            self.fronts[bracket].start([index for _, index, _ in jobs])
+            started = list(jobs)
+            if self.is_ahead(*started[-1][:2]):
+                self.ahead.running.update(started)
+            else:
+                self.fronts[bracket].start([index for _, index, _ in started])
 
     def _job_released(self, fact: JobReleased) -> None:
         bracket, index, _ = fact.job
-        self.fronts[bracket].release(index)
+        if fact.job in self.ahead.running:
+            self.ahead.running.remove(fact.job)
+        else:
+            self.fronts[bracket].release(index)
 
     def _job_finished(self, fact: JobFinished) -> None:
-        bracket, index, rung, run, loss = fact[:5]
+        bracket, index, rung, run = fact[:4]
+        if run != self.runs[-1].number:
+            self._finished_ahead(fact)
+            return
         front = self.fronts[bracket]
-        if rung != front.rung or run != self.runs[-1].number:
+        if rung != front.rung:
             raise FactError(f"{fact} does not fit {front}")
         front.finish(index)
         self.results[bracket, rung][index] = fact
+        self._follow_leader(fact)
+        if not front.waiting and not front.running:
+            self._climb(bracket)
+
+    def _finished_ahead(self, fact: JobFinished) -> None:
+        bracket, index, rung, run = fact[:4]
+        key = bracket, index, rung
+        fits = run == self.run.number + 1 and rung == bracket and self.is_ahead(bracket, index)
+        if not fits or key in self.ahead.results:
+            raise FactError(f"{fact} fits neither run {self.run.number} nor the next one")
+        self.ahead.running.discard(key)
+        self.ahead.results[key] = fact
+
+    def _follow_leader(self, fact: JobFinished) -> None:
+        """Let an evaluation be its rung's best, if it is."""
+        bracket, index, rung, _, loss = fact[:5]
         if loss is not None and loss != math.inf:
             leader = self.leaders.get(rung)
             if leader is None or (loss, bracket, index) < _precedence(leader):
                 self.leaders[rung] = fact
-        if not front.waiting and not front.running:
-            self._climb(bracket)
 
     def _jobs_reopened(self, fact: JobsReopened) -> None:
         for bracket, index, rung in fact.jobs:

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from fractions import Fraction
-from functools import cached_property
-from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any
 
-from deepband import explain as explaining
-from deepband import hyperband, report
-from deepband import quote as quoting
-from deepband.checkpoints import Checkpoints, Keep, retraining_cost
-from deepband.drawing import Drawer
+from deepband import hyperband
 from deepband.errors import (
     ClosedError,
     InputError,
     JobError,
-    SmallSpaceWarning,
-    UnfinishedError,
     shown,
 )
 from deepband.executors.base import Timeout
@@ -38,29 +24,19 @@ from deepband.facts import (
     ObjectiveNamed,
     RunStarted,
 )
+from deepband.looking import Looking
 from deepband.loop import Limits
 from deepband.objective import Objective
-from deepband.records import Attempt, Evaluation, Job, whole_key
+from deepband.records import Attempt, Job, whole_key
 from deepband.results import read_result
 from deepband.running import run_jobs
-from deepband.schedule import Budget, as_number
-from deepband.space import Space
-from deepband.state import State
-from deepband.storage import SqliteStorage, Storage, state_of
+from deepband.schedule import Budget
+from deepband.storage import MemoryStorage, state_of
 from deepband.strategies import strategy_named
 
 
-class Study:
+class Study(Looking):
     """A study that is open. Made by `open_study`; used by one thread."""
-
-    def __init__(self, storage: Storage, state: State, drawer: Drawer, keep: Keep) -> None:
-        self._storage = storage
-        self._state = state
-        self._drawer = drawer
-        self._keep = keep
-        self._closed = False
-        self._forget: Callable[[], object] | None = None
-        """Removes the temporary checkpoints of a study in memory."""
 
     def __enter__(self) -> Study:
         return self
@@ -72,13 +48,6 @@ class Study:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        run = self._state.run
-        return (
-            f"<deepband study: run {run.number}, max_budget {self.max_budget}, "
-            f"{hyperband.open_jobs(self._state)} jobs open>"
-        )
 
     # Running it
 
@@ -101,7 +70,7 @@ class Study:
         """Offer a job that was asked for again, because nobody runs it any more."""
         self.lock()
         key = self._check_open(job)
-        if job.index in self._state.fronts[job.bracket].running:
+        if not hyperband.is_ready(self._state, *key):
             self._record([JobReleased(key)])
 
     def tell(self, job: Job, result: object) -> None:
@@ -136,14 +105,13 @@ class Study:
             bracket, index, _ = self._check_open(job)
         except (JobError, InputError):
             return False
-        configs = self._state.configs[bracket]
+        configs = self._state.configs[bracket] if bracket < len(self._state.configs) else []
         return index < len(configs) and configs[index] == job.config
 
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
         """Hand out these jobs, as far as they can start now."""
         self.lock()
-        ready = set(hyperband.ready_jobs(self._state))
-        wanted = [key for key in keys if key in ready]
+        wanted = [key for key in keys if hyperband.is_ready(self._state, *key)]
         return self._hand_out(wanted) if wanted else []
 
     def retry_failed(self) -> int:
@@ -211,14 +179,9 @@ class Study:
             raise ClosedError
         if self._storage.lock():
             running = hyperband.running_jobs(self._state)
-            self._state = state_of(self._storage)
-            ready = set(hyperband.ready_jobs(self._state))
-            self._state.apply([JobsStarted(tuple(key for key in running if key in ready))])
-
-    @property
-    def done(self) -> bool:
-        """Whether every job of the current run is told."""
-        return hyperband.is_done(self._state)
+            self._state = state = state_of(self._storage)
+            still = tuple(key for key in running if hyperband.is_ready(state, *key))
+            self._state.apply([JobsStarted(still)])
 
     def close(self) -> None:
         """Let go of the storage. Closing twice does nothing."""
@@ -244,119 +207,23 @@ class Study:
         number = self._state.run.number + 1
         self._record([RunStarted(number, schedule.max_budget, strategy)])
 
-    def quote(self, strategy: str = "preserving", to: Budget | None = None) -> quoting.Quote:
-        """What deepening would re-use, add and cost, before anything is spent."""
-        strategy_named(strategy)
-        self._check_done("quote a deepening")
-        quote = quoting.quote(self._state, strategy, hyperband.deepened(self._state, to))
-        return replace(quote, retraining=self.retraining_cost())
-
-    # Looking at it
-
-    @property
-    def state(self) -> State:
-        """All that is known, for reports: to be read, not changed."""
-        return self._state
-
-    @property
-    def maximize(self) -> bool:
-        return self._state.created.maximize
-
-    @property
-    def objective(self) -> str | None:
-        """What is evaluated, as text such as "train.py:objective", if it was named."""
-        return self._state.objective
-
-    @property
-    def space(self) -> Space:
-        return self._drawer.space
-
-    @property
-    def lasts(self) -> bool:
-        """Whether the study outlives this process."""
-        return isinstance(self._storage, SqliteStorage)
-
-    @property
-    def keep(self) -> Keep:
-        """Which checkpoints are kept."""
-        return self._keep
-
-    @cached_property
-    def files(self) -> Path:
-        """The folder beside the study file, or a temporary one of a study in memory."""
-        if isinstance(self._storage, SqliteStorage):
-            return self._storage.files
-        folder = mkdtemp(prefix="deepband-")
-        self._forget = weakref.finalize(self, rmtree, folder, ignore_errors=True)
-        return Path(folder)
-
-    @property
-    def checkpoints(self) -> Checkpoints:
-        """Where training state is kept."""
-        return Checkpoints(self.files / "checkpoints" / self._state.created.study)
-
-    @property
-    def best(self) -> Evaluation | None:
-        """The evaluation with the smallest loss on any budget; None before any finite loss."""
-        return report.best(self._state)
-
-    def best_at(self, rung: int | None = None) -> Evaluation | None:
-        """The best on one rung, by default the highest one that has a finite loss."""
-        return report.best_at(self._state, rung)
-
-    @property
-    def max_budget(self) -> int | float:
-        """That of the current run."""
-        return as_number(self._state.schedule.max_budget)
-
-    @property
-    def runs(self) -> tuple[report.RunSummary, ...]:
-        """What each run did and what it cost."""
-        return report.runs(self._state, self.done)
-
-    @property
-    def evaluations(self) -> list[Evaluation]:
-        """Every evaluation, sorted by bracket, index and rung."""
-        return list(report.evaluations(self._state))
-
-    def retraining_cost(self) -> Fraction:
-        """The most that the next deepening may train again for want of checkpoints; nothing if the
-        objective never saved any."""
-        if (not self.lasts and "files" not in vars(self)) or not self.checkpoints.folder.is_dir():
-            return Fraction(0)
-        return retraining_cost(self._state, set(self.checkpoints.kept()))
-
-    def explain(self, bracket: int, index: int) -> tuple[explaining.Verdict, ...]:
-        """Why a config was or was not promoted, on each rung of each run."""
-        return explaining.explain(self._state, bracket, index)
-
-    def plan(self) -> report.Plan:
-        """How many configs the current run puts on which budget.
-
-        Warns when the space has fewer values than that.
-        """
-        plan = report.plan(self._state)
-        if self.space.size < plan.configs:
-            warnings.warn(
-                f"the space has at most {self.space.size} different configs and the run needs "
-                f"{plan.configs}: some will be evaluated more than once. Widen the space, or "
-                "raise min_budget for fewer configs.",
-                SmallSpaceWarning,
-                stacklevel=2,
-            )
-        return plan
+    def copy(self) -> Study:
+        """The same study in memory, which goes its own way from here: to try what would be.
+        Checkpoints stay with this one."""
+        storage = MemoryStorage(self._storage.load())
+        return Study(storage, self._state.copy(), self._drawer, self._keep)
 
     # Within
 
     def _finish(self, results: Iterable[tuple[Job, tuple[Any, ...]]]) -> None:
         """Record results that were read."""
-        run = self._state.run.number
+        run, ahead = self._state.run.number, self._state.ahead.running
         finished: dict[JobKey, JobFinished] = {}
         for job, result in results:
             key = self._check_open(job)
             if key in finished:
                 raise JobError(*key, "it stands twice in what is told.")
-            finished[key] = JobFinished(*key, run, *result)
+            finished[key] = JobFinished(*key, run + 1 if key in ahead else run, *result)
         self._record([*self._drawer.missing(self._state, finished), *finished.values()])
 
     def _record(self, facts: Sequence[Fact]) -> None:
@@ -368,6 +235,8 @@ class Study:
         state = self._state
         self._record([*self._drawer.missing(self._state, keys), JobsStarted(tuple(keys))])
         configs, budgets, study = state.configs, state.run.budgets, state.created.study
+        if any(rung >= len(budgets) for _, _, rung in keys):  # ahead, in the next run's new bracket
+            budgets = state.schedule.deepened().job_budgets(state.created.integer_budgets)
         return [
             Job(bracket, index, rung, budgets[rung], dict(configs[bracket][index]), study)
             for bracket, index, rung in keys
@@ -389,7 +258,3 @@ class Study:
                 raise JobError(bracket, index, rung, "its result is known already.")
             raise JobError(bracket, index, rung, "the current run does not wait for it.")
         return bracket, index, rung
-
-    def _check_done(self, action: str) -> None:
-        if not self.done:
-            raise UnfinishedError(action, hyperband.open_jobs(self._state))

@@ -42,12 +42,13 @@ def describe_status(status: Status) -> str:
     """The brackets and rungs of the current run, and what is spent and left."""
     strategy = f", {status.strategy}" if status.strategy else ""
     failed = f", {status.failed} failed" if status.failed else ""
+    ahead = f", {status.ahead} ahead for the next deepening" if status.ahead else ""
     spent, left = (f"{as_number(cost):.10g}" for cost in (status.spent, status.left))
     state = "done" if status.done else f"{status.open} jobs open, {status.running} running"
     return "\n".join(
         [
             f"run      {status.run}{strategy}, max_budget {status.max_budget:.10g}: {state}",
-            f"known    {status.evaluations} evaluations{failed}",
+            f"known    {status.evaluations} evaluations{failed}{ahead}",
             f"budget   {spent} spent in this run, {left} left",
             "",
             table(list(_grid(status))),

@@ -99,6 +99,8 @@ def read(connection: sqlite3.Connection) -> Iterator[Fact]:
         if results is not None and results[0] == run:
             yield from (JobFinished(*row) for row in results[1])
             results = next(evaluations, None)
+    if results is not None:  # ahead of the next run
+        yield from (JobFinished(*row) for row in results[1])
     rows = connection.execute(
         'SELECT bracket, "index", config FROM configs ORDER BY bracket, "index"'
     )

@@ -10,8 +10,8 @@ from deepband.facts import Fact, JobReleased, JobsStarted
 class MemoryStorage:
     """Keeps facts as long as it lives."""
 
-    def __init__(self) -> None:
-        self._facts: list[Fact] = []
+    def __init__(self, facts: Iterable[Fact] = ()) -> None:
+        self._facts = list(facts)
 
     def load(self) -> Iterable[Fact]:
         return tuple(self._facts)

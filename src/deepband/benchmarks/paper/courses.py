@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
@@ -110,16 +111,24 @@ def _chunks_of(indices: Iterable[int]) -> set[int]:
 
 
 class Walk:
-    """A method on its way along a course, with one seed."""
+    """A method on its way along a course, with one seed. Its first run is plain Hyperband and the
+    same for all methods: IH-HB makes it, and the others go on with a copy."""
 
-    def __init__(self, draws: Draws, eta: int, course: Course, method: str, seed: int) -> None:
-        self.draws, self.eta, self.course = draws, eta, course
-        self.method, self.seed = method, seed
+    def __init__(self, draws: Draws, eta: int, course: Course, seed: int) -> None:
+        self.draws, self.eta, self.course, self.seed = draws, eta, course, seed
+        self.method = IH
         self.runs: list[RunSummary] = []
         """Those of studies that were left behind."""
         self.best = -math.inf
         self.step = 0
         self.study = self._begin()
+
+    def copies(self) -> list[Walk]:
+        """The other methods, after the first run."""
+        others = [copy(self) for _ in STRATEGIES]
+        for other, method in zip(others, STRATEGIES, strict=True):
+            other.method, other.runs, other.study = method, [], self.study.copy()
+        return others
 
     def _begin(self) -> Study:
         return open_study(
@@ -130,6 +139,11 @@ class Walk:
             maximize=True,
             sampler=self.draws,
         )
+
+    @property
+    def first(self) -> bool:
+        """Whether it is on the first step of its course."""
+        return self.step == 0
 
     @property
     def last(self) -> bool:
@@ -224,20 +238,18 @@ def walk(
     for the end of each course, or for every step of it."""
     (last,) = {course[-1] for course in courses}
     surrogate = Surrogate(draws, instance, last)
-    walks = [
-        Walk(draws, eta, course, method, seed)
-        for seed in seeds
-        for course in courses
-        for method in METHODS
-    ]
+    walks = [Walk(draws, eta, course, seed) for seed in seeds for course in courses]
     while walks:
         asked = [(each, each.study.ask_all()) for each in walks]
         surrogate.learn((each.seed, jobs) for each, jobs in asked)
         for each, jobs in asked:
             known = surrogate.known[each.seed]
             each.study.tell_all([(job, known[job[:3]]) for job in jobs])
-            if each.study.done:
-                if each.last or every_step:
-                    yield each.row(draws.scenario.name, instance)
-                each.go_on()
-        walks = [each for each in walks if not each.done]
+        going = [each for each in walks if not each.study.done]
+        finished = [each for each in walks if each.study.done]
+        finished += [other for each in finished if each.first for other in each.copies()]
+        for each in finished:
+            if each.last or every_step:
+                yield each.row(draws.scenario.name, instance)
+            each.go_on()
+        walks = going + [each for each in finished if not each.done]

@@ -1,0 +1,155 @@
+"""Looking at a study: everything that only reads."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+from deepband import explain as explaining
+from deepband import hyperband, report
+from deepband import quote as quoting
+from deepband.checkpoints import Checkpoints, Keep, retraining_cost
+from deepband.drawing import Drawer
+from deepband.errors import SmallSpaceWarning, UnfinishedError
+from deepband.records import Evaluation
+from deepband.schedule import Budget, as_number
+from deepband.space import Space
+from deepband.state import State
+from deepband.storage import SqliteStorage, Storage
+from deepband.strategies import strategy_named
+
+
+class Looking:
+    """What can be read of a study that is open."""
+
+    def __init__(self, storage: Storage, state: State, drawer: Drawer, keep: Keep) -> None:
+        self._storage = storage
+        self._state = state
+        self._drawer = drawer
+        self._keep = keep
+        self._closed = False
+        self._forget: Callable[[], object] | None = None
+        """Removes the temporary checkpoints of a study in memory."""
+
+    def __repr__(self) -> str:
+        run = self._state.run
+        return (
+            f"<deepband study: run {run.number}, max_budget {self.max_budget}, "
+            f"{hyperband.open_jobs(self._state)} jobs open>"
+        )
+
+    @property
+    def state(self) -> State:
+        """All that is known, for reports: to be read, not changed."""
+        return self._state
+
+    @property
+    def maximize(self) -> bool:
+        return self._state.created.maximize
+
+    @property
+    def objective(self) -> str | None:
+        """What is evaluated, as text such as "train.py:objective", if it was named."""
+        return self._state.objective
+
+    @property
+    def space(self) -> Space:
+        return self._drawer.space
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the study outlives this process."""
+        return isinstance(self._storage, SqliteStorage)
+
+    @property
+    def keep(self) -> Keep:
+        """Which checkpoints are kept."""
+        return self._keep
+
+    @cached_property
+    def files(self) -> Path:
+        """The folder beside the study file, or a temporary one of a study in memory."""
+        if isinstance(self._storage, SqliteStorage):
+            return self._storage.files
+        folder = mkdtemp(prefix="deepband-")
+        self._forget = weakref.finalize(self, rmtree, folder, ignore_errors=True)
+        return Path(folder)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Where training state is kept."""
+        return Checkpoints(self.files / "checkpoints" / self._state.created.study)
+
+    @property
+    def done(self) -> bool:
+        """Whether every job of the current run is told."""
+        return hyperband.is_done(self._state)
+
+    @property
+    def best(self) -> Evaluation | None:
+        """The evaluation with the smallest loss on any budget; None before any finite loss."""
+        return report.best(self._state)
+
+    def best_at(self, rung: int | None = None) -> Evaluation | None:
+        """The best on one rung, by default the highest one that has a finite loss."""
+        return report.best_at(self._state, rung)
+
+    @property
+    def max_budget(self) -> int | float:
+        """That of the current run."""
+        return as_number(self._state.schedule.max_budget)
+
+    @property
+    def runs(self) -> tuple[report.RunSummary, ...]:
+        """What each run did and what it cost."""
+        return report.runs(self._state, self.done)
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """Every evaluation, sorted by bracket, index and rung."""
+        return list(report.evaluations(self._state))
+
+    def retraining_cost(self) -> Fraction:
+        """The most that the next deepening may train again for want of checkpoints; nothing if the
+        objective never saved any."""
+        if (not self.lasts and "files" not in vars(self)) or not self.checkpoints.folder.is_dir():
+            return Fraction(0)
+        return retraining_cost(self._state, set(self.checkpoints.kept()))
+
+    def explain(self, bracket: int, index: int) -> tuple[explaining.Verdict, ...]:
+        """Why a config was or was not promoted, on each rung of each run."""
+        return explaining.explain(self._state, bracket, index)
+
+    def plan(self) -> report.Plan:
+        """How many configs the current run puts on which budget.
+
+        Warns when the space has fewer values than that.
+        """
+        plan = report.plan(self._state)
+        if self.space.size < plan.configs:
+            warnings.warn(
+                f"the space has at most {self.space.size} different configs and the run needs "
+                f"{plan.configs}: some will be evaluated more than once. Widen the space, or "
+                "raise min_budget for fewer configs.",
+                SmallSpaceWarning,
+                stacklevel=2,
+            )
+        return plan
+
+    def quote(self, strategy: str = "preserving", to: Budget | None = None) -> quoting.Quote:
+        """What deepening would re-use, add and cost, before anything is spent."""
+        strategy_named(strategy)
+        self._check_done("quote a deepening")
+        quote = quoting.quote(self._state, strategy, hyperband.deepened(self._state, to))
+        return replace(quote, retraining=self.retraining_cost())
+
+    def _check_done(self, action: str) -> None:
+        if not self.done:
+            raise UnfinishedError(action, hyperband.open_jobs(self._state))
