@@ -14,7 +14,7 @@ test: .venv/test
 	$(BIN)/python -m pytest -m "not heavy and not soak"
 
 # Everything that `make test` leaves out, and the laws over many more random inputs.
-test-all: .venv/test
+test-all: .venv/test-all
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -m "not soak"
 
 # Ten thousand kills: hours.
@@ -50,6 +50,10 @@ clean:
 
 .venv/test: .venv/made pyproject.toml
 	$(INSTALL) -e '.[test]'
+	touch $@
+
+.venv/test-all: .venv/made pyproject.toml
+	$(INSTALL) -e '.[test,dask,ray]'
 	touch $@
 
 .venv/check: .venv/made pyproject.toml

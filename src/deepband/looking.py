@@ -64,6 +64,11 @@ class Looking:
         return self._drawer.space
 
     @property
+    def learns(self) -> bool:
+        """Whether the sampler looks at what was evaluated."""
+        return self._drawer.sampler.learns
+
+    @property
     def lasts(self) -> bool:
         """Whether the study outlives this process."""
         return isinstance(self._storage, SqliteStorage)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING
 
+from deepband import hyperband
 from deepband.checkpoints import Checkpoints, Keep, superfluous
 from deepband.errors import InputError, ObjectiveError, StorageError, shown
 from deepband.executors.base import Ended, Executor
@@ -37,11 +38,15 @@ class Limits:
 
     max_seconds: float | None = None
     max_cost: float | None = None
+    ahead_limit: float | None = 0
+    """How much of `cost` may be spent ahead of the next run."""
     start: float = field(default_factory=time.monotonic)
     cost: float = 0.0
+    ahead: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, limit in (("max_seconds", self.max_seconds), ("max_cost", self.max_cost)):
+        for name in ("max_seconds", "max_cost", "ahead_limit"):
+            limit = getattr(self, name)
             number = isinstance(limit, Real) and not isinstance(limit, bool)
             if limit is not None and not (number and limit >= 0):
                 raise InputError(f"{name} is {shown(limit)}: give a number of 0 or more.")
@@ -55,6 +60,13 @@ class Limits:
             return False
         self.cost += budget
         return True
+
+    def spend_ahead(self, budget: float) -> bool:
+        """The same for a job ahead, whose budget has a limit of its own."""
+        if self.ahead_limit is not None and self.ahead + budget > self.ahead_limit:
+            return False
+        self.ahead += budget
+        return self.spend(budget)
 
 
 class Loop:
@@ -93,6 +105,9 @@ class Loop:
         failures."""
         self._trusted = not first_failures
         self._stopping = False
+        self._ahead: Iterator[JobKey] = iter(())
+        if limits.ahead_limit != 0:
+            self._ahead = hyperband.jobs_ahead(study.state)
 
     def run(self, interrupts: Interrupts) -> None:
         """Run to the end. An interrupt lets running jobs end; a second one does not."""
@@ -104,7 +119,8 @@ class Loop:
                 self._fill()  # first, so that workers are busy while results are recorded
                 self._record_trusted()
                 self._fill()
-                if not self._running and not self._settle():
+                self._fill_ahead()
+                if (self.study.done or not self._running) and not self._settle():
                     break
                 self._collect(self.executor.wait(SECONDS_A_LOOK))
                 self._adopt()
@@ -124,10 +140,13 @@ class Loop:
         for attempt in outbox.waiting():
             if attempt.job.key in orphans.keys:
                 continue  # it is about to end, and then taken
-            if self.study.expects(attempt.job) and self.study.reserve([attempt.job.key]):
+            reserved = self.study.reserve([attempt.job.key])
+            if reserved and self.study.expects(attempt.job):
                 self._judge(attempt)
-            else:
-                outbox.clear(attempt.job.key)
+                continue
+            for job in reserved:
+                self.study.release(job)
+            outbox.clear(attempt.job.key)
         return orphans
 
     def _adopt(self) -> None:
@@ -145,15 +164,30 @@ class Loop:
     def _fill(self) -> None:
         """Start as many jobs as there is room for."""
         while not self._stopping and self.executor.free and (job := self.study.ask()):
-            self._running[job.key] = job
             task = self._task(job)
             begun = task.context.previous_budget if task.context else 0
             if self._losses[job.key] or self.limits.spend(job.budget - begun):
-                self.executor.submit(task)
+                self._start(task)
             else:
                 self._stopping = True
-                del self._running[job.key]
                 self.study.release(job)
+
+    def _fill_ahead(self) -> None:
+        """Start jobs of the next run for which the current one, not done yet, has no use."""
+        while not self._stopping and self.executor.free and not self.study.done:
+            key = next(self._ahead, None)
+            if key is None:
+                return
+            for job in self.study.reserve([key]):
+                if not self.limits.spend_ahead(job.budget):
+                    self.study.release(job)
+                    self._ahead = iter(())
+                    return
+                self._start(self._task(job))
+
+    def _start(self, task: Task) -> None:
+        self._running[task.job.key] = task.job
+        self.executor.submit(task)
 
     def _settle(self) -> bool:
         """When nothing runs: tell what is in doubt, if more may then be done."""
@@ -250,6 +284,6 @@ class Loop:
         if self.keep.configs is None:
             for rung in range(job.bracket, job.rung):
                 checkpoints.discard((job.bracket, job.index, rung))
-        elif self.study.state.fronts[job.bracket].rung > job.rung or self.study.done:
+        elif self.study.done or self.study.state.is_decided(job.bracket, job.rung):
             for key in superfluous(self.study.state, self.keep, checkpoints.kept()):
                 checkpoints.discard(key)

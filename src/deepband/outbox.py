@@ -39,6 +39,7 @@ class Outbox:
     """The jobs that run and the results that wait, of one study."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.jobs = folder / "jobs"
         self.results = folder / "outbox"
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from deepband.errors import InputError, shown
-from deepband.executors.base import Executor, Timeout, check_seconds
-from deepband.executors.inline import InlineExecutor
+from deepband.executors.base import Timeout, check_seconds
+from deepband.executors.choosing import choose, needs_outbox
 from deepband.interrupts import Interrupts
 from deepband.loop import FIRST_FAILURES, Limits, Loop
 from deepband.objective import Objective, takes_context
 from deepband.outbox import Outbox
 
 if TYPE_CHECKING:
+    from deepband.executors.choosing import Given
     from deepband.study import Study
 
 
@@ -22,7 +23,9 @@ def run_jobs(
     objective: Objective,
     limits: Limits,
     *,
-    workers: int,
+    workers: int | None,
+    executor: Given,
+    resources: Mapping[str, float] | None,
     timeout: Timeout,
     retries: int,
     wait: bool,
@@ -30,28 +33,37 @@ def run_jobs(
     on_record: Callable[[], None] | None,
 ) -> None:
     """Run jobs until the run is done, a limit is reached or an interrupt comes."""
-    _check_whole("workers", workers, 1)
+    if workers is not None:
+        _check_whole("workers", workers, 1)
     _check_whole("retries", retries, 0)
     if first_failures is None:
-        first_failures = max(FIRST_FAILURES, workers)
+        first_failures = max(FIRST_FAILURES, workers or 1)
     _check_whole("first_failures", first_failures, 0)
     if not callable(timeout):
         check_seconds("timeout", timeout)
+    if limits.ahead_limit != 0 and study.learns:
+        raise InputError(
+            "work ahead draws the configs of the next run now, and the sampler of this study "
+            "learns until then: leave ahead out."
+        )
     with_context = takes_context(objective)
     study.lock()
-    inline = workers == 1 and timeout is None
-    outbox = Outbox(study.files) if study.lasts or not inline else None
+    travels = needs_outbox(executor, workers or 0, timeout)
+    outbox = Outbox(study.files) if study.lasts or travels else None
     if outbox:
         outbox.make()
     interrupts = Interrupts()
-    executor: Executor = InlineExecutor(objective, interrupts, outbox)
-    if not inline:
-        from deepband.executors.processes import ProcessExecutor  # loads Pebble
-
-        executor = ProcessExecutor(objective, workers, study.files, timeout)
     loop = Loop(
         study,
-        executor,
+        choose(
+            executor,
+            objective,
+            interrupts,
+            outbox,
+            workers=workers or 0,
+            timeout=timeout,
+            resources=resources,
+        ),
         study.checkpoints if with_context else None,
         study.keep,
         limits=limits,

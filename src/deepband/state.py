@@ -161,6 +161,10 @@ class State:
         schedule = self.schedule
         return bracket > schedule.top or index >= schedule.start_size(bracket)
 
+    def is_decided(self, bracket: int, rung: int) -> bool:
+        """Whether the current run has decided who leaves a rung of a bracket."""
+        return bracket < len(self.fronts) and self.fronts[bracket].rung > rung
+
     def contest(self, run: Run, bracket: int, rung: int) -> Contest:
         """Who competes in the run to leave a rung on which all who arrived are evaluated."""
         # The first run meets nobody from before: any strategy is plain Hyperband in it.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepband import hyperband
 from deepband.errors import (
@@ -33,6 +33,9 @@ from deepband.running import run_jobs
 from deepband.schedule import Budget
 from deepband.storage import MemoryStorage, state_of
 from deepband.strategies import strategy_named
+
+if TYPE_CHECKING:
+    from deepband.executors.choosing import Given
 
 
 class Study(Looking):
@@ -127,11 +130,15 @@ class Study(Looking):
         self,
         objective: Objective,
         *,
-        workers: int = 1,
+        workers: int | None = None,
+        executor: Given = None,
+        resources: Mapping[str, float] | None = None,
         timeout: Timeout = None,
         retries: int = 1,
         max_seconds: float | None = None,
         max_cost: float | None = None,
+        ahead: bool = False,
+        ahead_limit: float | None = None,
         wait: bool = True,
         first_failures: int | None = None,
         on_record: Callable[[], None] | None = None,
@@ -146,6 +153,14 @@ class Study(Looking):
         jobs run in processes of their own: one that dies, or takes too long, costs only its own
         evaluation, which is tried again `retries` times before it counts as failed.
 
+        An `executor` runs them elsewhere: "dask://host:port" or a Dask client, "ray" or
+        "ray://host:port" (with `resources` such as {"num_gpus": 1} for each job), or any
+        `concurrent.futures.Executor`; `workers` is then how many jobs it runs at once, where it
+        does not tell.
+
+        With `ahead`, workers for which the run has no job take jobs that the next deepening needs
+        in any case, up to `ahead_limit` units of budget. They show in `quote` and in the status.
+
         No job is started after `max_seconds`, nor one that would bring what this call trains, in
         units of budget, beyond `max_cost`. Jobs that workers of a driver that died are still
         running are waited for; without `wait` they are given up and offered again.
@@ -157,8 +172,10 @@ class Study(Looking):
         run_jobs(
             self,
             objective,
-            Limits(max_seconds, max_cost),
+            Limits(max_seconds, max_cost, ahead_limit if ahead else 0),
             workers=workers,
+            executor=executor,
+            resources=resources,
             timeout=timeout,
             retries=retries,
             wait=wait,

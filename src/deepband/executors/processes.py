@@ -20,7 +20,6 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, 
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.context import ForkServerContext, ForkServerProcess
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -45,14 +44,12 @@ class ProcessExecutor:
     """So many worker processes, each ended with all that it started."""
 
     def __init__(
-        self, objective: Objective, workers: int, folder: Path, timeout: Timeout = None
+        self, objective: Objective, workers: int, outbox: Outbox, timeout: Timeout = None
     ) -> None:
         shipped = ship(objective)
-        self._folder = folder
+        self._folder = outbox.folder
         self._timeout = timeout
-        self._outbox = Outbox(folder)
-        self._outbox.make()
-        self._slots = [_Slot(number, shipped, self._outbox) for number in range(workers)]
+        self._slots = [_Slot(number, shipped, outbox) for number in range(workers)]
 
     @property
     def free(self) -> int:

@@ -1,0 +1,63 @@
+"""A cluster of Dask as a pool."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from deepband.errors import InputError
+from deepband.executors.futures import Pool
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+SECONDS_A_COUNT = 2.0
+
+
+class DaskPool(Pool):
+    """All threads of a cluster's workers, as many as there are at the time."""
+
+    def __init__(
+        self,
+        client: Client,
+        workers: int | None,
+        resources: Mapping[str, float] | None,
+        owned: bool,
+    ) -> None:
+        # Dask would take the result of equal arguments from another task, and run one again.
+        executor = client.get_executor(pure=False, retries=0, resources=dict(resources or {}))
+        super().__init__(executor, workers or 0)
+        self.client = client
+        self._owned = owned
+        self._counted, self._count_at = 0, 0.0
+
+    def size(self) -> int:
+        if self.workers:
+            return self.workers
+        now = time.monotonic()
+        if now >= self._count_at:
+            self._counted = sum(self.client.nthreads().values())
+            self._count_at = now + SECONDS_A_COUNT
+        return self._counted
+
+    def close(self) -> None:
+        self.executor.shutdown(wait=False)
+        if self._owned:
+            self.client.close()
+
+
+def connect_dask(address: str) -> Client:
+    """A client of the scheduler at dask://host:port."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise InputError("Dask is not installed: pip install 'deepband[dask]'") from error
+    place = address.removeprefix("dask://")
+    try:
+        return Client(f"tcp://{place}", timeout=10, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"no Dask scheduler answers at {place}: {error}. Start one with `dask scheduler`, and "
+            "give its address as dask://host:port."
+        ) from error

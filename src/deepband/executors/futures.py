@@ -1,0 +1,188 @@
+"""Runs tasks by any `concurrent.futures.Executor`: a pool, MPI, Slurm, a cluster of Dask or Ray.
+
+Whoever owns the workers, a task ends once here: with its result, or lost because its worker died,
+shows no sign of life any more, or took too long. What a lost task still does is not wanted.
+"""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pickle import PickleError
+from typing import Any
+
+from deepband.errors import DeepbandError, InputError, ObjectiveError, StorageError
+from deepband.executors.base import Ended, Timeout, check_seconds
+from deepband.executors.remote import Refused, RemoteOrder, run_remotely
+from deepband.objective import Task
+from deepband.outbox import Outbox
+
+SECONDS_A_CHECK = 1.0
+SECONDS_SILENT = 60.0
+"""How long a worker that touched its job file may be silent."""
+
+
+class Pool:
+    """Somebody's executor, with what executors do not tell: how many tasks run at once, and how
+    one that runs is ended."""
+
+    def __init__(self, executor: Executor, workers: int | None = None) -> None:
+        self.executor = executor
+        self.workers = workers if workers is not None else getattr(executor, "_max_workers", None)
+        if self.workers is None:
+            raise InputError(
+                f"{type(executor).__name__} does not tell how many tasks it runs at once: give "
+                "workers."
+            )
+
+    def size(self) -> int:
+        """How many tasks run at once."""
+        return self.workers or 1
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        return self.executor.submit(function, *arguments)
+
+    def end(self, future: Future[Any]) -> None:
+        """End a task, if that can be done."""
+        future.cancel()
+
+    def close(self) -> None:
+        """Let go of the executor; it is its owner's to shut down."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    order: RemoteOrder
+    submitted: float
+    begun: float | None = None
+    """When the task was first seen to run, by this driver's clock."""
+    beat: int = 0
+    """When its job file was last touched, by that file system's clock."""
+    heard: float = 0.0
+    """When that was noticed here."""
+
+
+class FuturesExecutor:
+    """Tasks as futures of a pool."""
+
+    def __init__(self, shipped: bytes, pool: Pool, outbox: Outbox, timeout: Timeout = None) -> None:
+        self.pool = pool
+        self._shipped = shipped
+        self._timeout = timeout
+        self._folder = outbox.folder.resolve()
+        self._outbox = outbox
+        self._probe = f".driver-{secrets.token_hex(8)}"
+        (self._folder / self._probe).touch()
+        self._pending: dict[Future[Any], _Pending] = {}
+        self._given_up: set[Future[Any]] = set()
+        """Tasks that may still take the place of others."""
+        self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        self._check_at = 0.0
+
+    @property
+    def free(self) -> int:
+        self._given_up = {future for future in self._given_up if not future.done()}
+        return self.pool.size() - len(self._pending) - len(self._given_up)
+
+    def submit(self, task: Task) -> None:
+        seconds = self._timeout(task.job.budget) if callable(self._timeout) else self._timeout
+        check_seconds("timeout", seconds)
+        order = RemoteOrder(task, secrets.token_hex(4), seconds, self._folder, self._probe)
+        try:
+            future = self.pool.submit(run_remotely, self._shipped, order)
+        except (BrokenExecutor, RuntimeError) as error:  # RuntimeError: it was shut down
+            raise DeepbandError(
+                f"the executor takes no more tasks: {type(error).__name__}: {error}. What was "
+                "recorded is kept. With `workers` instead of `executor`, workers may die."
+            ) from error
+        self._pending[future] = _Pending(order, time.monotonic())
+        future.add_done_callback(self._done.put)
+
+    def wait(self, seconds: float) -> Sequence[Ended]:
+        ended = []
+        with suppress(queue.Empty):
+            future = self._done.get(timeout=seconds)
+            while True:
+                pending = self._pending.pop(future, None)
+                if pending is not None:
+                    ended.append(self._answered(future, pending))
+                future = self._done.get_nowait()
+        return ended + self._overdue()
+
+    def close(self) -> None:
+        for future, pending in list(self._pending.items()):
+            self._give_up(future, pending)
+        (self._folder / self._probe).unlink(missing_ok=True)
+        self.pool.close()
+
+    def _answered(self, future: Future[Any], pending: _Pending) -> Ended:
+        try:
+            answer = future.result()
+        except (ImportError, AttributeError, PickleError) as error:
+            raise ObjectiveError([f"it cannot be loaded there: {error}"]) from error
+        except (Exception, CancelledError) as error:
+            return self._lost(pending, f"WorkerDied: {type(error).__name__}: {error}")
+        if isinstance(answer, Refused):
+            raise _refusal(answer)
+        return Ended(pending.order.task, answer)
+
+    def _lost(self, pending: _Pending, reason: str) -> Ended:
+        """A task without an answer: perhaps it left its result before its worker died."""
+        order = pending.order
+        attempt = self._outbox.get(order.task.job.key, order.token)
+        self._outbox.job_file(order.task.job.key, order.token).unlink(missing_ok=True)
+        return Ended(order.task, attempt, None if attempt else reason)
+
+    def _overdue(self) -> list[Ended]:
+        """Tasks that took too long, or whose workers are silent."""
+        now = time.monotonic()
+        if now < self._check_at:
+            return []
+        self._check_at = now + SECONDS_A_CHECK
+        ended = []
+        for future, pending in list(self._pending.items()):
+            reason = None if future.done() else self._look(pending, now)
+            if reason is not None:
+                del self._pending[future]
+                attempt = self._outbox.get(pending.order.task.job.key, pending.order.token)
+                self._give_up(future, pending)
+                ended.append(Ended(pending.order.task, attempt, None if attempt else reason))
+        return ended
+
+    def _look(self, pending: _Pending, now: float) -> str | None:
+        """Why a task is given up, if it is."""
+        order = pending.order
+        with suppress(OSError):
+            beat = self._outbox.job_file(order.task.job.key, order.token).stat().st_mtime_ns
+            pending.begun = pending.begun or now
+            if beat != pending.beat:
+                pending.beat, pending.heard = beat, now
+        begun = pending.begun if pending.begun is not None else pending.submitted
+        if order.seconds is not None and now - begun > order.seconds:
+            return f"Timeout: it took more than {order.seconds:.6g} seconds"
+        if pending.beat and now - pending.heard > SECONDS_SILENT:
+            return f"WorkerDied: no sign of life for {SECONDS_SILENT:.6g} seconds"
+        return None
+
+    def _give_up(self, future: Future[Any], pending: _Pending) -> None:
+        """Want a task's result no more: a worker without its job file leaves none."""
+        order = pending.order
+        self._outbox.job_file(order.task.job.key, order.token).unlink(missing_ok=True)
+        self.pool.end(future)
+        self._given_up.add(future)
+
+
+def _refusal(refused: Refused) -> DeepbandError:
+    if refused.folder is None:
+        return ObjectiveError([f"it cannot be loaded there: {refused.reason}"])
+    return StorageError(
+        refused.folder,
+        f"is not shared by all workers: {refused.reason}. Checkpoints need a path that every "
+        "worker sees: put the study on a shared file system, or give an objective that takes no "
+        "context.",
+    )
