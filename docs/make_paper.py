@@ -17,6 +17,7 @@ BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
 def with_tables(page: str, tables: str) -> str:
     """The page with other tables between its two marks."""
+    assert page.count(BEGIN) == page.count(END) == 1, f"the page has lost its mark {BEGIN}"
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{tables}\n{END}{after}"

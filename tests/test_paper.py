@@ -257,7 +257,7 @@ def test_killed_and_run_again_the_results_are_the_same(tmp_path: Path) -> None:
     assert not (killed / "results.parquet").exists()
     again = CliRunner().invoke(main, command(killed, "--workers", "2"))
     assert again.exit_code == 0, again.output
-    assert f"{len(done)} of 70 data sets and etas" in again.output
+    assert f"{len(done)} of 70 parts" in again.output
     assert {part: part.stat().st_mtime_ns for part in done} == done
     for name in ("results.parquet", "settings.json", "tables.md"):
         assert (killed / name).read_bytes() == (undisturbed / name).read_bytes()
@@ -295,7 +295,7 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert errors == "Interrupted. What was told is kept: run it again to go on.\n"
+    assert errors == "Interrupted. What is done is kept: run it again to go on.\n"
 
 
 @needs_data

@@ -28,7 +28,7 @@ LAYERS = [
     {"drawing", "export"},
     {"looking"},
     {"study"},
-    {"opening"},
+    {"opening", "forecast"},
     {"__init__"},
     {"demo", "benchmarks"},
     {"cli"},

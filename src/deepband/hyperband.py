@@ -78,7 +78,9 @@ def open_jobs(state: State) -> int:
 
 
 def failed_jobs(state: State) -> Iterator[JobKey]:
-    """The failed evaluations of the current run on rungs that are not decided yet."""
+    """The failed evaluations of the current run on rungs that are not decided yet, and those ahead
+    of the next one."""
+    yield from (key for key, told in state.ahead.results.items() if told.loss is None)
     for bracket, front in enumerate(state.fronts):
         if front.open:
             for index, told in state.results[bracket, front.rung].items():

@@ -14,6 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Integral, Rational, Real
+from types import MappingProxyType
 from typing import TypeAlias
 
 from deepband.errors import BudgetError
@@ -90,22 +91,22 @@ class Schedule:
 
     def start_size(self, bracket: int) -> int:
         """How many configs the bracket starts with: the paper's n."""
-        return _places(self.eta, self.top)[bracket][0]
+        return _counts(self.eta, self.top)[bracket, bracket]
 
     def places(self, bracket: int, rung: int) -> int:
         """How many configs of the bracket run on the rung, from its starting rung up."""
-        return _places(self.eta, self.top)[bracket][rung - bracket]
+        return _counts(self.eta, self.top)[bracket, rung]
 
     def sizes(self, bracket: int) -> list[int]:
         """The places of the bracket on each of its rungs, from its starting rung up."""
-        return list(_places(self.eta, self.top)[bracket])
+        return [self.places(bracket, rung) for rung in self.rungs(bracket)]
 
     def cells(self) -> Iterator[Cell]:
         return ((bracket, rung) for bracket in self.brackets for rung in self.rungs(bracket))
 
     def counts(self) -> dict[Cell, int]:
         """The evaluations of a fresh run in each cell."""
-        return {cell: self.places(*cell) for cell in self.cells()}
+        return dict(_counts(self.eta, self.top))
 
     @property
     def configs(self) -> int:
@@ -169,13 +170,15 @@ def _lowest_rung(eta: int, low: Fraction, high: Fraction) -> tuple[Fraction, int
 
 
 @lru_cache(maxsize=256)
-def _places(eta: int, top: int) -> tuple[tuple[int, ...], ...]:
+def _counts(eta: int, top: int) -> Mapping[Cell, int]:
     """The places of each bracket on each of its rungs. Studies by the thousand share few."""
-    table = []
-    for height in range(top, -1, -1):
+    counts = {}
+    for bracket in range(top + 1):
+        height = top - bracket
         start = -(-(top + 1) * eta**height // (height + 1))
-        table.append(tuple(start // eta**level for level in range(height + 1)))
-    return tuple(table)
+        for rung in range(bracket, top + 1):
+            counts[bracket, rung] = start // eta ** (rung - bracket)
+    return MappingProxyType(counts)
 
 
 @lru_cache(maxsize=256)

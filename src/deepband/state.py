@@ -263,7 +263,11 @@ class State:
                 self.leaders[rung] = fact
 
     def _jobs_reopened(self, fact: JobsReopened) -> None:
-        for bracket, index, rung in fact.jobs:
+        for key in fact.jobs:
+            bracket, index, rung = key
+            if key in self.ahead.results:
+                del self.ahead.results[key]
+                continue
             front = self.fronts[bracket]
             told = self.results[bracket, rung].pop(index)
             if (front.rung, told.loss) != (rung, None):

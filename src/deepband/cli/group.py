@@ -27,7 +27,7 @@ class Commands(click.Group):
             _complain(f"Error: {error}")
             ctx.exit(_code(error))
         except KeyboardInterrupt:
-            _complain("Interrupted. What was told is kept: run it again to go on.")
+            _complain("Interrupted. What is done is kept: run it again to go on.")
             ctx.exit(INTERRUPTED)
 
 

@@ -60,7 +60,7 @@ def paper(
     settings = Settings(
         data=data,
         scenarios=tuple(dict.fromkeys(scenarios)) or tuple(SCENARIOS),
-        etas=tuple(dict.fromkeys(etas)) or (2, 3),
+        etas=tuple(sorted(set(etas))) or (2, 3),
         seeds=seeds,
         studies=(PAPER, BEYOND) if beyond else (PAPER,),
     )
@@ -76,7 +76,7 @@ class Counting:
     def __init__(self) -> None:
         self._start = self._next = time.monotonic()
         self._bar = Progress(
-            TextColumn("data sets and etas"),
+            TextColumn("parts"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
@@ -103,4 +103,4 @@ class Counting:
         now = time.monotonic()
         if self._bar.disable and (now >= self._next or done == total):
             self._next = now + SECONDS_A_LINE
-            say(f"{done} of {total} data sets and etas, {now - self._start:.0f} s")
+            say(f"{done} of {total} parts, {now - self._start:.0f} s")

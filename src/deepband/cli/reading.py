@@ -22,23 +22,42 @@ from deepband.cli.group import (
     open_existing,
     study_argument,
 )
-from deepband.cli.text import describe, describe_status, say, say_json
+from deepband.cli.text import describe, describe_forecasts, describe_status, say, say_json
 from deepband.errors import InputError
+from deepband.forecast import forecast
 from deepband.outbox import Outbox
 
 
 @main.command()
 @study_argument
+@click.option("--workers", type=int, help="Also tell how long so many workers take.")
+@click.option("--seconds-per-unit", type=float, help="How long a unit of budget takes.")
+@click.option("--resumed", is_flag=True, help="Training continues from the rung below.")
 @json_option
-def plan(study: Path, as_json: bool) -> None:
-    """How many configs the current run puts on which budget."""
+def plan(
+    study: Path, workers: int | None, seconds_per_unit: float | None, resumed: bool, as_json: bool
+) -> None:
+    """How many configs the current run puts on which budget, and how long that takes.
+
+    With --workers and --seconds-per-unit, the current run and each way of deepening are simulated:
+    seconds, how busy the workers are, the seconds that no order of jobs can do without, and how
+    many workers are worth having (where twice as many save less than a tenth).
+    """
+    if (workers is None) != (seconds_per_unit is None):
+        raise InputError("--workers and --seconds-per-unit belong together: give both or none.")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        planned = open_existing(study).plan()
+        opened = open_existing(study)
+        planned = opened.plan()
     for warning in caught:
         click.echo(f"Warning: {warning.message}", err=True)
+    forecasts = []
+    if workers is not None and seconds_per_unit is not None:
+        forecasts = forecast(opened, workers, seconds_per_unit, resumed=resumed)
     if not as_json:
         say(planned)
+        if forecasts:
+            say("\n" + describe_forecasts(forecasts))
         return
     sizes = {bracket: planned.schedule.sizes(bracket) for bracket in planned.schedule.brackets}
     say_json(
@@ -49,6 +68,7 @@ def plan(study: Path, as_json: bool) -> None:
             "evaluations": planned.evaluations,
             "cost": planned.cost,
             "cost_resumed": planned.cost_resumed,
+            "forecasts": forecasts,
         }
     )
 

@@ -38,25 +38,31 @@ from deepband.study import Study
 @click.option("--sampler", help="Where configs come from.  [default: uniform]")
 @click.option("--space", type=PATH, help="A JSON file with the space.")
 @click.option("--keep", default="newest", show_default=True, help=f"Checkpoints: {KEEP}.")
-@click.option("--workers", type=int, default=1, show_default=True, help="Processes to run in.")
+@click.option("--workers", type=int, help="Processes to run in, or jobs at once.  [default: 1]")
+@click.option("--executor", help="dask://host:port, ray or ray://host:port.")
 @click.option("--timeout", type=float, help="Seconds that an evaluation may take.")
 @click.option("--retries", type=int, default=1, show_default=True, help="For lost workers.")
 @click.option("--no-wait", is_flag=True, help="Give up what workers of a dead driver still run.")
 @click.option("--first-failures", type=int, help="Stop if so many fail at first; 0: never.")
 @click.option("--max-seconds", type=float, help="Start no job after so long.")
 @click.option("--max-cost", type=float, help="Train no more than so many units of budget.")
+@click.option("--ahead", is_flag=True, help="Idle workers begin with the next deepening.")
+@click.option("--ahead-limit", type=float, help="Units of budget to spend ahead.")
 @click.option("--retry-failed", is_flag=True, help="First take back failures not decided on.")
 def run(
     study: Path,
     objective: str | None,
     space: Path | None,
-    workers: int,
+    workers: int | None,
     timeout: float | None,
     retries: int,
     no_wait: bool,
     first_failures: int | None,
     max_seconds: float | None,
     max_cost: float | None,
+    executor: str | None,
+    ahead: bool,
+    ahead_limit: float | None,
     retry_failed: bool,
     **settings: Any,
 ) -> None:
@@ -83,6 +89,9 @@ def run(
             opened.optimize(
                 function,
                 workers=workers,
+                executor=executor,
+                ahead=ahead or ahead_limit is not None,
+                ahead_limit=ahead_limit,
                 timeout=timeout,
                 retries=retries,
                 wait=not no_wait,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from deepband.export import printable
+from deepband.forecast import Forecast
 from deepband.records import Evaluation
 from deepband.report import Status, table
 from deepband.schedule import as_number
@@ -54,6 +55,28 @@ def describe_status(status: Status) -> str:
             table(list(_grid(status))),
         ]
     )
+
+
+def describe_forecasts(forecasts: Sequence[Forecast]) -> str:
+    """How long runs take, a line each."""
+    header = [f"with {forecasts[0].workers} workers", "jobs", "time", "busy", "at best", "worth"]
+    return table([header, *map(_forecast_row, forecasts)])
+
+
+def _forecast_row(each: Forecast) -> list[str]:
+    if not each.jobs:
+        return [each.run, "0", "done", "", "", ""]
+    times = _span_of_time(each.seconds), f"{each.utilisation:.0%}", _span_of_time(each.bound)
+    return [each.run, str(each.jobs), *times, f"{each.worth} workers"]
+
+
+def _span_of_time(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
 
 
 def _grid(status: Status) -> Iterable[list[str]]:

@@ -64,7 +64,7 @@ CREATE TABLE evaluations (
     bracket INTEGER NOT NULL,
     "index" INTEGER NOT NULL,
     rung INTEGER NOT NULL,
-    run INTEGER NOT NULL REFERENCES runs (run),
+    run INTEGER NOT NULL, -- one beyond the last of runs for what is ahead
     loss REAL,
     error TEXT,
     metrics TEXT,

@@ -7,6 +7,7 @@ independent observations: the configs of a seed are the same on all of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -40,10 +41,13 @@ class Difference(NamedTuple):
         from scipy import stats
 
         mean, count = float(differences.mean()), len(differences)
-        if count < 2 or not differences.any():
-            return cls(mean, mean, mean, 1.0, count)
+        if count < 2:  # nothing can be said
+            return cls(mean, math.nan, math.nan, math.nan, count)
+        if not differences.any():
+            return cls(0.0, 0.0, 0.0, 1.0, count)
         low, high = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
-        p = float(stats.wilcoxon(differences).pvalue)
+        # Without equal pairs, as Wilcoxon did: then it is exact where few are left.
+        p = float(stats.wilcoxon(differences[differences != 0]).pvalue)
         return cls(mean, float(low), float(high), p, count)
 
     @property
@@ -51,6 +55,8 @@ class Difference(NamedTuple):
         return -NEGLIGIBLE < self.low <= self.high < NEGLIGIBLE
 
     def __str__(self) -> str:
+        if math.isnan(self.low):
+            return f"{self.mean:+z.5f} (one pair)"
         return f"{self.mean:+z.5f} ({self.low:+z.5f} to {self.high:+z.5f})"
 
 
@@ -84,6 +90,10 @@ class Comparison:
     """In that of the best config on any budget."""
     same: float
     """The share of runs with the same accuracy on the last max_budget."""
+    worst: float
+    """The largest loss of accuracy there in a single run."""
+    best: float
+    """The largest gain."""
 
 
 def comparisons(results: Columns) -> Iterator[Comparison]:
@@ -97,7 +107,8 @@ def comparisons(results: Columns) -> Iterator[Comparison]:
 def groups(results: Columns) -> list[tuple[str, int]]:
     """The scenarios and etas, in the order of the results."""
     pairs = zip(results["scenario"].tolist(), results["eta"].tolist(), strict=True)
-    return list(dict.fromkeys(sorted(set(pairs), key=_place(results))))
+    first_seen = list(dict.fromkeys(results["scenario"].tolist()))
+    return sorted(set(pairs), key=lambda pair: (first_seen.index(pair[0]), pair[1]))
 
 
 def select(results: Columns, scenario: str, eta: int, method: str) -> Columns:
@@ -116,12 +127,8 @@ def paired(rows: Columns, column: str) -> NDArray[np.float64]:
     return matrix.ravel() if len(matrix) == 1 else np.mean(matrix, axis=1)
 
 
-def _place(results: Columns) -> Any:
-    order = list(dict.fromkeys(results["scenario"].tolist()))
-    return lambda pair: (order.index(pair[0]), pair[1])
-
-
 def _comparison(scenario: str, eta: int, method: str, ours: Columns, rerun: Columns) -> Comparison:
+    gains = ours["accuracy_top"] - rerun["accuracy_top"]
     return Comparison(
         scenario=scenario,
         eta=eta,
@@ -131,7 +138,9 @@ def _comparison(scenario: str, eta: int, method: str, ours: Columns, rerun: Colu
         saving_resumed=Saving.of(ours["budget_resumed"], rerun["budget_resumed"]),
         top=_difference(ours, rerun, "accuracy_top"),
         any_budget=_difference(ours, rerun, "accuracy_any"),
-        same=float((ours["accuracy_top"] == rerun["accuracy_top"]).mean()),
+        same=float((gains == 0).mean()),
+        worst=float(gains.min()),
+        best=float(gains.max()),
     )
 
 

@@ -112,11 +112,15 @@ def draw_deepening() -> Figure:
         top = max(rung for _, rung in counts)
         ax.set(xlim=(-0.6, top + 0.6), ylim=(top + 0.6, -0.6), title=strategy, xlabel="rung")
         ax.set(xticks=range(top + 1), yticks=range(top + 1))
-        cost = sum(count.new * 2**rung for (_, rung), count in counts.items())
+        cost = figures.SHOWN.cost_of({cell: count.new for cell, count in counts.items()})
         ax.text(0, top + 0.2, f"{cost} units anew", fontsize="medium")
     axes[0].set_ylabel("bracket")
-    legend = f"max_budget 8, then 16, eta 2: {TAKEN[0]} taken over, {NEW[0]} new, {LEFT[0]} left"
-    figure.suptitle(legend, fontsize="medium")
+    old, new = figures.SHOWN, figures.SHOWN.deepened()
+    figure.suptitle(
+        f"max_budget {old.max_budget}, then {new.max_budget}, eta {old.eta}: "
+        f"{TAKEN[0]} taken over, {NEW[0]} new, {LEFT[0]} left",
+        fontsize="medium",
+    )
     return figure
 
 

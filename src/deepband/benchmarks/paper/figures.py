@@ -81,10 +81,18 @@ class CellCount:
     """Evaluated there before, and not promoted to it this time."""
 
 
-def deepening(strategy: str, eta: int = 2, first: int = 8) -> Mapping[Cell, CellCount]:
+SHOWN = Schedule.of(eta=2, min_budget=1, max_budget=8)
+"""The schedule whose deepening is shown."""
+
+
+def deepening(strategy: str) -> Mapping[Cell, CellCount]:
     """A deepening of a small study, cell by cell: what was taken over and what was new."""
-    space = {"good": (0.0, 1.0), "slow": (0.0, 1.0)}
-    study = open_study(space=space, eta=eta, max_budget=first, seed=13)  # one where all differ
+    study = open_study(
+        space={"good": (0.0, 1.0), "slow": (0.0, 1.0)},
+        eta=SHOWN.eta,
+        max_budget=SHOWN.max_budget,
+        seed=13,  # one where all three strategies differ
+    )
     study.optimize(_learning_curve)
     study.deepen(strategy)
     study.optimize(_learning_curve)

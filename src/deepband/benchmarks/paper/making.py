@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deepband.benchmarks.paper.comparing import comparisons, losses
 from deepband.benchmarks.paper.drawing import draw_all
-from deepband.benchmarks.paper.results import Folder, read_columns
+from deepband.benchmarks.paper.results import Folder, read_columns, write_whole
 from deepband.benchmarks.paper.running import run_units
 from deepband.benchmarks.paper.settings import BEYOND, PAPER, Settings
 from deepband.benchmarks.paper.tables import report
@@ -30,9 +30,12 @@ def make(
         raise DeepbandError(
             f"the paper's study needs {', '.join(missing)}: pip install 'deepband[paper]'"
         )
-    folder = Folder.prepare(out, settings)
-    _run(folder, settings, workers, show)
-    return _present(folder, settings)
+    try:
+        folder = Folder.prepare(out, settings)
+        _run(folder, settings, workers, show)
+        return _present(folder)
+    except OSError as error:
+        raise DeepbandError(f"cannot write results to {out}: {error}.") from error
 
 
 def _run(
@@ -48,13 +51,13 @@ def _run(
         folder.collect(study, [unit for unit in units if unit.study == study])
 
 
-def _present(folder: Folder, settings: Settings) -> dict[str, str]:
+def _present(folder: Folder) -> dict[str, str]:
     """Tables and figures of the results."""
     results = read_columns(folder.file(PAPER))
-    beyond = read_columns(folder.file(BEYOND)) if BEYOND in settings.studies else None
+    beyond = read_columns(folder.file(BEYOND)) if folder.file(BEYOND).exists() else None
     page = report(list(comparisons(results)), list(losses(beyond)) if beyond else [])
     tables, figures = folder.path / "tables.md", folder.path / "figures"
-    tables.write_text(page)
+    write_whole(tables, page.encode())
     draw_all(results, figures)
     made = {str(folder.file(PAPER)): f"{len(results['seed']):,} runs"}
     if beyond:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
@@ -42,8 +42,10 @@ class Folder(NamedTuple):
             raise InputError(f"{path} holds other files: give a folder that is new or empty.")
         for study in settings.studies:
             (path / "parts" / study).mkdir(parents=True, exist_ok=True)
+            for draft in (path / "parts" / study).glob(".*"):  # of a run that was killed
+                draft.unlink(missing_ok=True)
         if not place.exists():
-            _write(place, (json.dumps(wanted, indent=2) + "\n").encode())
+            write_whole(place, (json.dumps(wanted, indent=2) + "\n").encode())
         return cls(path, settings.seeds)
 
     def part(self, unit: Unit) -> Path:
@@ -51,20 +53,23 @@ class Folder(NamedTuple):
         return self.path / "parts" / unit.study / name
 
     def has(self, unit: Unit) -> bool:
-        """Whether the unit is done: its part is there and whole."""
+        """Whether the unit is done: its part is there, whole, and its own."""
         import pyarrow as pa
-        from pyarrow import parquet
 
         ends = sum(len(course) if unit.every_step else 1 for course in unit.courses)
         expected = self.seeds * len(METHODS) * ends
         try:
-            return int(parquet.read_metadata(self.part(unit)).num_rows) == expected
-        except (OSError, pa.ArrowInvalid):
+            columns = read_columns(self.part(unit))
+        except (OSError, pa.ArrowException):
             return False
+        own = [
+            set(columns[name]) == {getattr(unit, name)} for name in ("scenario", "instance", "eta")
+        ]
+        return all(own) and len(columns["seed"]) == expected
 
     def write_part(self, unit: Unit, rows: Iterable[Row]) -> None:
         ordered = sorted(rows, key=_order)
-        _write(self.part(unit), _parquet(_table(ordered)))
+        write_whole(self.part(unit), _parquet(_table(ordered)))
 
     def file(self, study: str) -> Path:
         """The one with all rows of a study."""
@@ -78,7 +83,7 @@ class Folder(NamedTuple):
         whole = pa.concat_tables([parquet.read_table(self.part(unit)) for unit in units])
         if study == PAPER:
             whole = whole.select(PAPER_COLUMNS)
-        _write(self.file(study), _parquet(whole.combine_chunks()))
+        write_whole(self.file(study), _parquet(whole.combine_chunks()))
 
 
 def read_columns(path: Path) -> dict[str, NDArray[Any]]:
@@ -111,8 +116,8 @@ def _parquet(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _write(place: Path, content: bytes) -> None:
-    """The file, whole or not at all."""
+def write_whole(place: Path, content: bytes) -> None:
+    """Write a file, whole or not at all."""
     draft = place.with_name(f".{place.name}.{os.getpid()}")
     draft.write_bytes(content)
     draft.replace(place)
@@ -123,9 +128,19 @@ def _check_same(place: Path, wanted: dict[str, Any]) -> None:
         kept = json.loads(place.read_text())
     except ValueError as error:
         raise DeepbandError(f"{place} is not JSON: {error}") from error
-    for name in sorted({*kept, *wanted}):
-        if kept.get(name) != wanted.get(name):
+    old, new = dict(_leaves(kept)), dict(_leaves(wanted))
+    for name in {**old, **new}:
+        if old.get(name) != new.get(name):
             raise InputError(
-                f"{place.parent} was begun with {name} {kept.get(name)}, now it is "
-                f"{wanted.get(name)}. Results are not mixed: give another folder."
+                f"{place.parent} was begun with {name} {old.get(name, 'not there')}, now it is "
+                f"{new.get(name, 'not there')}. Results are not mixed: give another folder."
             )
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of nested settings, with the names that lead to it."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name} {key}".strip())
+    else:
+        yield name or "settings", value

@@ -27,19 +27,22 @@ def run_units(folder: Folder, data: Path, units: Sequence[Unit], workers: int) -
         for unit in units:
             yield run_unit(folder, data, unit)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _follow_the_driver) as pool:
+    others = multiprocessing.active_children()
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _follow_the_driver)
+    try:
         futures = [pool.submit(run_unit, folder, data, unit) for unit in units]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BrokenProcessPool as error:
-            raise DeepbandError(
-                "a worker died, perhaps for want of memory. What is done is kept: run the same "
-                "command again to go on, with fewer workers if it happens again."
-            ) from error
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        for future in as_completed(futures):
+            yield future.result()
+    except BrokenProcessPool as error:
+        raise DeepbandError(
+            "a worker died, perhaps for want of memory. What is done is kept: run the same "
+            "command again to go on, with fewer workers if it happens again."
+        ) from error
+    finally:
+        for process in multiprocessing.active_children():
+            if process not in others:  # done or not wanted: parts are whole or not there
+                process.terminate()
+        pool.shutdown(cancel_futures=True)
 
 
 def _follow_the_driver() -> None:

@@ -53,7 +53,7 @@ def beyond_courses(scenario: str, eta: int) -> list[Course]:
     one after another, and one jump from each."""
     ((*_, last),) = paper_courses(scenario, eta)
     steps = [last]
-    while steps[0] / eta >= eta:  # below it, the first run would have a single rung
+    while len(steps) < 2 or steps[0] / eta >= eta:  # below it, a first run has a single rung
         steps.insert(0, steps[0] / eta)
     return [tuple(steps), *((first, last) for first in steps[:-1])]
 
@@ -76,6 +76,8 @@ class Settings:
             check_eta(eta)
         if not 1 <= self.seeds <= MOST_SEEDS:
             raise InputError(f"seeds is {self.seeds}: give 1 to {MOST_SEEDS:,}.")
+        for name in self.scenarios:
+            self._check_range(name)
 
     def units(self) -> Iterator[Unit]:
         """All pieces of work, in the order of the results."""
@@ -96,6 +98,17 @@ class Settings:
             "objective": "accuracy, as a fraction of 1",
             "versions": {name: version(name) for name in _PACKAGES},
         }
+
+    def _check_range(self, name: str) -> None:
+        """Refuse budgets that a surrogate does not know; shares of a data set always fit."""
+        fidelity = self._scenario(name).fidelity
+        for eta in self.etas:
+            ((*_, last),) = paper_courses(name, eta)
+            if fidelity.whole and last > fidelity.high:
+                raise InputError(
+                    f"eta is {eta}: {name} would be asked for {last} of its {fidelity.name}, which "
+                    f"ends at {fidelity.high}. Give a smaller eta, or other scenarios."
+                )
 
     def _scenario(self, name: str) -> Scenario:
         return _read(self.data, name)

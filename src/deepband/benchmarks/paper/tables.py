@@ -31,8 +31,8 @@ def report(compared: Sequence[Comparison], lost: Sequence[Lost] = ()) -> str:
 
 
 QUALITY = (
-    "benchmark, eta, strategy, same accuracy in, difference at the last max_budget, p, "
-    "difference at any budget, p"
+    "benchmark, eta, strategy, same accuracy in, mean difference at the last max_budget, p, "
+    "in single runs, mean difference at any budget, p"
 )
 EFFORT = (
     "benchmark, eta, strategy, saved: mean, worst, best, with continued training: mean, worst, best"
@@ -56,7 +56,7 @@ def answer_quality(compared: Sequence[Comparison]) -> Iterator[str]:
         yield (
             f"- {method}: mean differences from {poorest.top.mean:+z.5f} ({poorest.scenario}, eta "
             f"{poorest.eta}) to {richest.top.mean:+z.5f} ({richest.scenario}, eta {richest.eta}); "
-            f"in {kept} of {len(ours)} benchmarks the whole 95 % interval lies within "
+            f"in {kept} of {len(ours)} pairs of benchmark and eta the 95 % interval lies within "
             f"{NEGLIGIBLE} of zero."
         )
 
@@ -106,6 +106,7 @@ def _quality_row(each: Comparison) -> list[str]:
         f"{each.same:z.1%}",
         str(each.top),
         f"{each.top.p:.2g}",
+        f"{each.worst:+z.4f} to {each.best:+z.4f}",
         str(each.any_budget),
         f"{each.any_budget.p:.2g}",
     ]

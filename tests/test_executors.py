@@ -1,0 +1,533 @@
+"""Where jobs run does not matter: pools, threads, virtual clocks, work ahead of the next run."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import deepband
+from deepband import DeepbandError, InputError, Job, ObjectiveError, StorageError, Study
+from deepband.cli import main
+from deepband.executors import futures, remote
+from deepband.executors.simulated import SimulatedExecutor
+from deepband.export import canonical
+from deepband.forecast import forecast
+from deepband.hyperband import jobs_ahead
+from deepband.schedule import Schedule
+from deepband.strategies import STRATEGIES
+
+SPACE = {"x": (0.0, 1.0)}
+
+
+def loss(config: dict[str, Any], budget: float) -> float:
+    """Crossing curves, the same wherever it is computed."""
+    return float(config["x"] + random.Random(f"{config['x']} {budget}").random() / budget)
+
+
+def open_study(place: Path | None = None, **settings: Any) -> Study:
+    given: dict[str, Any] = {"space": SPACE, "max_budget": 9, "seed": 5} | settings
+    return deepband.open_study(place, **given)
+
+
+def run_twice(study: Study, run: Callable[[], object], strategy: str) -> list[str]:
+    """Run, deepen, run: the canonical export."""
+    run()
+    study.deepen(strategy)
+    run()
+    assert study.done
+    return list(canonical(study.state))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("workers", [1, 2, 7, 32])
+def test_the_number_of_workers_does_not_matter(workers: int, ahead: bool, strategy: str) -> None:
+    alone, threads = open_study(), open_study()
+    expected = run_twice(alone, lambda: alone.optimize(loss), strategy)
+    with ThreadPoolExecutor(workers) as pool:
+        assert expected == run_twice(
+            threads, lambda: threads.optimize(loss, executor=pool, ahead=ahead), strategy
+        )
+
+
+@given(
+    seed=st.integers(0, 1000),
+    workers=st.integers(1, 40),
+    ahead=st.booleans(),
+    strategy=st.sampled_from(list(STRATEGIES)),
+    max_cost=st.integers(27, 120),
+)
+def test_any_order_of_results_and_any_stops_give_the_same_study(
+    seed: int, workers: int, ahead: bool, strategy: str, max_cost: int
+) -> None:
+    """Adversarial durations on a virtual clock, stopped again and again by a small limit."""
+    draw = random.Random(seed)
+    alone, disturbed = open_study(), open_study()
+
+    def run_in_pieces() -> None:
+        while not disturbed.done:
+            simulated = SimulatedExecutor(workers, lambda job: draw.paretovariate(0.7), seed)
+            disturbed.optimize(loss, executor=simulated, ahead=ahead, max_cost=max_cost)
+
+    expected = run_twice(alone, lambda: alone.optimize(loss), strategy)
+    assert run_twice(disturbed, run_in_pieces, strategy) == expected
+
+
+def test_processes_of_the_standard_library() -> None:
+    alone, pooled = open_study(), open_study()
+    expected = run_twice(alone, lambda: alone.optimize(loss), "preserving")
+    with ProcessPoolExecutor(3, get_context("spawn")) as pool:
+        assert expected == run_twice(
+            pooled, lambda: pooled.optimize(loss, executor=pool), "preserving"
+        )
+
+
+# Work ahead
+
+
+def half_done_with_work_ahead(place: Path | None = None, **more: Any) -> Study:
+    """A first run whose last job takes so long that everything else is done before."""
+    study = open_study(place)
+    simulated = SimulatedExecutor(50, lambda job: 1e6 if job.budget == 9 else job.budget)
+    study.optimize(loss, executor=simulated, ahead=True, **more)
+    return study
+
+
+def test_jobs_ahead_are_what_any_deepening_needs_the_shortest_first() -> None:
+    study = open_study(max_budget=27)
+    ahead = list(jobs_ahead(study.state))
+    assert [rung for _, _, rung in ahead] == sorted(rung for _, _, rung in ahead)
+    study.optimize(loss)
+    for strategy in STRATEGIES:
+        deeper = study.copy()
+        deeper.deepen(strategy)
+        first = {job.key for job in deeper.ask_all()}
+        assert set(ahead) == {key for key in first if key[0] == key[2]}
+
+
+def test_what_is_ahead_shows_in_quote_and_status_only() -> None:
+    plain = open_study()
+    plain.optimize(loss)
+    study = half_done_with_work_ahead()
+    new = Schedule.of(3, 1, 27).configs - Schedule.of(3, 1, 9).configs
+    assert len(study.state.ahead.results) == new
+    assert study.done
+    assert [each._replace(seconds=0) for each in study.evaluations] == [
+        each._replace(seconds=0) for each in plain.evaluations
+    ]
+    assert (study.best or 0) in study.evaluations
+    assert list(canonical(study.state)) == list(canonical(plain.state))
+    assert study.explain(0, 3) == plain.explain(0, 3)
+    with pytest.raises(InputError):
+        study.explain(0, 9)
+    [run], [other] = study.runs, plain.runs
+    assert replace(run, seconds=0) == replace(other, seconds=0)
+    quote, other_quote = study.quote("efficient"), plain.quote("efficient")
+    assert quote.configs_new == 0
+    assert quote.evaluations_reused[0] == other_quote.evaluations_reused[0] + new
+    assert quote.cost.low + quote.cost.spent == other_quote.cost.low + other_quote.cost.spent
+    assert quote.cost.low < other_quote.cost.low
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_deepening_takes_over_what_is_ahead(strategy: str, tmp_path: Path) -> None:
+    plain = open_study()
+    expected = run_twice(plain, lambda: plain.optimize(loss), strategy)
+    half_done_with_work_ahead(tmp_path / "a.study").close()
+    evaluated: list[tuple[float, float]] = []
+
+    def counting(config: dict[str, Any], budget: float) -> float:
+        evaluated.append((config["x"], budget))
+        return loss(config, budget)
+
+    with open_study(tmp_path / "a.study") as study:
+        assert len(study.state.ahead.results) == 32
+        study.deepen(strategy)
+        assert not study.state.ahead.results
+        study.optimize(counting)
+        assert list(canonical(study.state)) == expected
+    second = [each for each in plain.evaluations if each.run == 1]
+    assert len(evaluated) == len(second) - 32
+
+
+def test_a_jump_takes_over_what_is_ahead() -> None:
+    plain, study = open_study(), half_done_with_work_ahead()
+    plain.optimize(loss)
+    for each in (plain, study):
+        each.deepen("preserving", to=81)
+        each.optimize(loss)
+    assert list(canonical(study.state)) == list(canonical(plain.state))
+
+
+def test_a_limit_to_what_is_spent_ahead() -> None:
+    study = half_done_with_work_ahead(ahead_limit=10)
+    spent = [key[2] for key in study.state.ahead.results]
+    assert sum(3**rung for rung in spent) == 10
+    with pytest.raises(InputError, match="ahead_limit is -1"):
+        open_study().optimize(loss, ahead=True, ahead_limit=-1)
+
+
+def test_nothing_ahead_unless_asked_for() -> None:
+    study = open_study()
+    study.optimize(loss, executor=SimulatedExecutor(50, lambda job: job.budget))
+    assert not study.state.ahead.results
+    assert not study.state.ahead.running
+
+
+class Learning:
+    """A sampler that says it learns."""
+
+    learns = True
+
+    def draw(
+        self, space: Any, observations: Any, bracket: int, indices: Any, seed: int
+    ) -> list[dict[str, float]]:
+        return [{"x": (bracket + index) % 7 / 7} for index in indices]
+
+
+def test_no_work_ahead_for_samplers_that_learn() -> None:
+    study = open_study(sampler=Learning())
+    with pytest.raises(InputError, match="learns until then: leave ahead out"):
+        study.optimize(loss, ahead=True)
+    study.optimize(loss)
+
+
+def test_failures_ahead_are_failures_of_the_next_run() -> None:
+    def failing(config: dict[str, Any], budget: float) -> float:
+        if config["x"] < 0.2:
+            raise ValueError("too small")
+        return loss(config, budget)
+
+    study = open_study()
+    simulated = SimulatedExecutor(50, lambda job: 1e6 if job.budget == 9 else job.budget)
+    study.optimize(failing, executor=simulated, ahead=True)
+    failed = sum(told.loss is None for told in study.state.ahead.results.values())
+    assert failed
+    assert study.retry_failed() == failed
+    study.deepen("preserving")
+    study.optimize(loss)
+    plain = open_study()
+    plain.optimize(failing)
+    plain.deepen("preserving")
+    plain.optimize(loss)
+    assert list(canonical(study.state)) == list(canonical(plain.state))
+
+
+def test_telling_a_job_that_nobody_runs_ahead_is_refused() -> None:
+    study = open_study()
+    with pytest.raises(deepband.JobError, match="does not wait for it"):
+        study.tell(Job(0, 9, 0, 1, {"x": 0.1}), 0.1)
+
+
+def test_work_ahead_in_processes_and_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import time\n"
+        "space = {'x': (0.0, 1.0)}\n"
+        "def train(config, budget):\n"
+        "    time.sleep(0.5 if budget == 9 else 0)\n"
+        "    return config['x'] / budget\n"
+    )
+    study = str(tmp_path / "a.study")
+    objective = f"{tmp_path / 'train.py'}:train"
+    given = ["run", study, objective, "--max-budget", "9", "--workers", "4"]
+    result = CliRunner().invoke(main, [*given, "--ahead-limit", "20"])
+    assert result.exit_code == 0, result.output
+    shown = CliRunner().invoke(main, ["status", study]).output
+    found = re.search(r"(\d+) ahead for the next deepening", shown)
+    assert found
+    assert 1 <= int(found[1]) <= 18  # of budget 1; the next one has 3
+    again = CliRunner().invoke(main, ["deepen", study, "--strategy", "efficient"])
+    assert again.exit_code == 0, again.output
+    assert "ahead" not in CliRunner().invoke(main, ["status", study]).output
+
+
+# Forecasts
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8, 100])
+@pytest.mark.parametrize(("eta", "max_budget"), [(3, 27), (3, 81), (2, 32)])
+def test_a_forecast_is_what_a_plain_simulation_finds(
+    eta: int, max_budget: int, workers: int
+) -> None:
+    """Against places and ends alone: no study, no losses, no loop."""
+    study = open_study(eta=eta, max_budget=max_budget)
+    found, *_ = forecast(study, workers, 1.0)
+    assert found.jobs == study.plan().evaluations
+    assert found.seconds == simulated_seconds(Schedule.of(eta, 1, max_budget), workers)
+    longest = sum(eta**rung for rung in range(study.plan().schedule.top + 1))
+    assert found.bound == max(float(study.plan().cost) / workers, longest)
+    assert found.bound <= found.seconds
+
+
+def simulated_seconds(schedule: Schedule, workers: int) -> float:
+    """A free worker takes the lower rung, then the lower bracket."""
+    waiting = {bracket: schedule.start_size(bracket) for bracket in schedule.brackets}
+    rungs = {bracket: bracket for bracket in schedule.brackets}
+    running: list[tuple[float, int]] = []
+    left, clock = dict(waiting), 0.0
+    while running or any(waiting.values()):
+        for rung, bracket in sorted((rungs[bracket], bracket) for bracket in waiting):
+            while waiting[bracket] and len(running) < workers:
+                waiting[bracket] -= 1
+                running.append((clock + float(schedule.budget(rung)), bracket))
+        running.sort()
+        clock, bracket = running.pop(0)
+        left[bracket] -= 1
+        if left[bracket] == 0 and rungs[bracket] < schedule.top:
+            rungs[bracket] += 1
+            left[bracket] = waiting[bracket] = schedule.places(bracket, rungs[bracket])
+    return clock
+
+
+def test_forecasts_of_a_study_that_is_half_done() -> None:
+    study = open_study(max_budget=27)
+    whole, *_ = forecast(study, 1, 2.0)
+    assert whole.seconds == 2 * study.plan().cost
+    assert whole.bound == whole.seconds
+    assert whole.utilisation == 1
+    resumed, *_ = forecast(study, 1, 2.0, resumed=True)
+    assert resumed.seconds == pytest.approx(2 * float(study.plan().cost_resumed))
+    study.optimize(loss, max_cost=100)
+    half, *deepened = forecast(study, 4, 2.0)
+    assert half.jobs == study.plan().evaluations - len(study.evaluations)
+    assert [each.run for each in deepened] == [f"deepening {name!r}" for name in STRATEGIES]
+    assert not study.done  # it was only simulated
+    assert min(deepened, key=lambda each: each.jobs).run == "deepening 'efficient'"
+
+
+def test_workers_worth_having() -> None:
+    study = open_study(max_budget=27)
+    found, *_ = forecast(study, 4, 1.0)
+    seconds = {n: forecast(study, n, 1.0)[0].seconds for n in (found.worth, 2 * found.worth)}
+    assert seconds[2 * found.worth] > 0.9 * seconds[found.worth]
+    for workers in (0, -1):
+        with pytest.raises(InputError, match="seconds above 0"):
+            forecast(study, workers, 1.0)
+
+
+def test_the_plan_on_the_command_line(tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    open_study(place).close()
+    shown = CliRunner().invoke(
+        main, ["plan", str(place), "--workers", "4", "--seconds-per-unit", "30"]
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "with 4 workers" in shown.output
+    assert "deepening 'efficient'" in shown.output
+    wrong = CliRunner().invoke(main, ["plan", str(place), "--workers", "4"])
+    assert wrong.exit_code == 2
+    assert "belong together" in wrong.output
+
+
+# Executors that misbehave
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signs of life every tenth of a second, and no patience."""
+    monkeypatch.setattr(remote, "SECONDS_A_BEAT", 0.1)
+    monkeypatch.setattr(futures, "SECONDS_SILENT", 1.5)
+    monkeypatch.setattr(futures, "SECONDS_A_CHECK", 0.1)
+
+
+class Twice(ThreadPoolExecutor):
+    """Runs every task two times, and answers with the second."""
+
+    def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        super().submit(function, *arguments, **named).result()
+        return super().submit(function, *arguments, **named)
+
+
+def test_a_task_that_the_executor_runs_twice() -> None:
+    evaluated: list[tuple[float, float]] = []
+
+    def counting(config: dict[str, Any], budget: float) -> float:
+        evaluated.append((config["x"], budget))
+        return loss(config, budget)
+
+    study, alone = open_study(), open_study()
+    alone.optimize(loss)
+    counted = _Local(counting)
+    with Twice(2) as pool:
+        study.optimize(counted, executor=pool)
+    assert list(canonical(study.state)) == list(canonical(alone.state))
+
+
+class _Local:
+    """An objective that travels by name: the pool's threads call the very same object."""
+
+    objects: ClassVar[dict[int, Any]] = {}
+
+    def __init__(self, function: Any) -> None:
+        self.number = len(self.objects)
+        self.objects[self.number] = function
+
+    def __call__(self, config: dict[str, Any], budget: float) -> Any:
+        return self.objects[self.number](config, budget)
+
+
+def test_a_broken_pool_stops_the_run_and_keeps_what_is_known(tmp_path: Path) -> None:
+    def dying(config: dict[str, Any], budget: float) -> float:
+        if budget == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return loss(config, budget)
+
+    place = tmp_path / "a.study"
+    with (
+        open_study(place) as study,
+        ProcessPoolExecutor(2, get_context("fork")) as pool,
+        pytest.raises(DeepbandError, match=r"takes no more tasks: BrokenProcessPool"),
+    ):
+        study.optimize(dying, executor=pool)
+    with open_study(place) as study:
+        assert 5 <= len(study.evaluations) < 22
+        assert all(each.loss is not None for each in study.evaluations)
+        study.optimize(loss)
+        assert study.done
+
+
+def test_a_worker_without_a_sign_of_life_is_lost(quick: None, tmp_path: Path) -> None:
+    def stopping(config: dict[str, Any], budget: float) -> float:
+        try:
+            (tmp_path / "stopped").touch(exist_ok=False)
+        except FileExistsError:
+            return loss(config, budget)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return 0.0
+
+    alone, study = open_study(), open_study(tmp_path / "a.study")
+    alone.optimize(loss)
+    with ProcessPoolExecutor(2, get_context("fork")) as pool:
+        study.optimize(stopping, executor=pool)
+        assert list(canonical(study.state)) == list(canonical(alone.state))
+        for process in pool._processes.values():
+            process.kill()
+
+
+def test_a_task_that_takes_too_long(quick: None) -> None:
+    release = threading.Event()
+
+    def hanging(config: dict[str, Any], budget: float) -> float:
+        if budget == 9:
+            release.wait(30)
+        return loss(config, budget)
+
+    study = open_study()
+    with ThreadPoolExecutor(40) as pool:
+        start = time.monotonic()
+        study.optimize(_Local(hanging), executor=pool, timeout=1.0, retries=0)
+        assert time.monotonic() - start < 20
+        release.set()
+    assert study.done
+    failed = [each for each in study.evaluations if each.loss is None]
+    assert {each.budget for each in failed} == {9}
+    assert all((each.error or "").startswith("Timeout: it took more than 1") for each in failed)
+
+
+class Elsewhere(ThreadPoolExecutor):
+    """Runs tasks where the study's path means another folder."""
+
+    def __init__(self, workers: int, folder: Path) -> None:
+        super().__init__(workers)
+        self.folder = folder
+
+    def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        shipped, order = arguments
+        return super().submit(function, shipped, replace(order, folder=self.folder))
+
+
+def test_checkpoints_need_a_shared_folder(tmp_path: Path) -> None:
+    def with_context(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
+        return loss(config, budget)
+
+    study = open_study(tmp_path / "a.study")
+    with (
+        Elsewhere(2, tmp_path / "elsewhere") as pool,
+        pytest.raises(StorageError, match=r"is not shared by all workers: .* cannot see it"),
+    ):
+        study.optimize(with_context, executor=pool)
+    assert not study.evaluations
+    with Elsewhere(2, tmp_path / "elsewhere") as pool:
+        study.optimize(loss, executor=pool)
+    assert study.done
+
+
+class Untravelled:
+    """Can be sent and not received."""
+
+    def __call__(self, config: dict[str, Any], budget: float) -> float:
+        return 0.0
+
+    def __reduce__(self) -> Any:
+        return _raise_there, (os.getpid(),)
+
+
+def _raise_there(pid: int) -> Untravelled:
+    if os.getpid() != pid:
+        raise ModuleNotFoundError("No module named 'torch'")
+    return Untravelled()
+
+
+def test_an_objective_that_cannot_be_loaded_there() -> None:
+    study = open_study()
+    with (
+        ProcessPoolExecutor(2, get_context("fork")) as pool,
+        pytest.raises(ObjectiveError, match="No module named 'torch'"),
+    ):
+        study.optimize(Untravelled(), executor=pool)
+    assert not study.evaluations
+
+
+class Silent(Executor):
+    """Does not tell how many tasks it runs at once."""
+
+    def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(function(*arguments, **named))
+        return future
+
+
+def test_an_executor_that_does_not_tell_its_size() -> None:
+    study = open_study()
+    with pytest.raises(InputError, match="Silent does not tell how many tasks it runs at once"):
+        study.optimize(loss, executor=Silent())
+    study.optimize(loss, executor=Silent(), workers=3)
+    assert study.done
+
+
+@pytest.mark.parametrize("given", ["slurm", "dask", 4, "ray:/1"])
+def test_no_executor(given: Any) -> None:
+    with pytest.raises(InputError, match=r"give 'dask://host:port'"):
+        open_study().optimize(loss, executor=given)
+
+
+def test_resources_without_a_cluster() -> None:
+    with pytest.raises(InputError, match="leave them out"):
+        open_study().optimize(loss, workers=2, resources={"num_gpus": 1})
+
+
+def test_the_drivers_files_are_gone_at_the_end(tmp_path: Path) -> None:
+    with open_study(tmp_path / "a.study") as study, ThreadPoolExecutor(3) as pool:
+        study.optimize(loss, executor=pool)
+    assert not list(left_behind(tmp_path / "a.study.files"))
+
+
+def left_behind(files: Path) -> Iterator[Path]:
+    yield from (files / "jobs").iterdir()
+    yield from (files / "outbox").iterdir()
+    yield from files.glob(".driver-*")
