@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deepband
-from deepband import DeepbandError, InputError, Job, ObjectiveError, StorageError, Study
+from deepband import DeepbandError, InputError, Job, ObjectiveError, StorageError, Study, outbox
 from deepband.cli import main
 from deepband.executors import futures, remote
 from deepband.executors.simulated import SimulatedExecutor
@@ -335,6 +335,16 @@ def test_the_plan_on_the_command_line(tmp_path: Path) -> None:
 
 
 # Executors that misbehave
+
+
+def test_a_worker_of_another_host_lives_while_it_gives_signs_of_life(tmp_path: Path) -> None:
+    box = outbox.Outbox(tmp_path)
+    box.make()
+    place = box.job_file((0, 1, 0), "token")
+    place.write_text('{"pid": 1, "host": "elsewhere", "started": 0, "deadline": null}')
+    assert [running.key for running in box.running()] == [(0, 1, 0)]
+    os.utime(place, (0, time.time() - outbox.SECONDS_SILENT - 1))
+    assert box.running() == []
 
 
 @pytest.fixture

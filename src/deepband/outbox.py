@@ -21,6 +21,10 @@ from typing import Any, NamedTuple
 from deepband.facts import JobKey
 from deepband.records import Attempt, Job
 
+SECONDS_A_BEAT = 5.0
+SECONDS_SILENT = 60.0
+"""How long a worker that gives signs of life may be silent."""
+
 
 class Running(NamedTuple):
     """A job that some worker is running, or was running when it died."""
@@ -28,7 +32,8 @@ class Running(NamedTuple):
     path: Path
     key: JobKey
     held: bool
-    """Whether the worker lives: it holds the file locked until it ends."""
+    """Whether the worker lives: it holds the file locked until it ends. Locks may not reach from
+    one host to another, so there a sign of life counts, too."""
     pid: int
     host: str
     started: float
@@ -138,8 +143,11 @@ def look(path: Path) -> Running | None:
         note: dict[str, Any] = {}
         with suppress(ValueError):
             note = json.loads(os.read(descriptor, 4096))
+        silent = time.time() - os.fstat(descriptor).st_mtime
     finally:
         os.close(descriptor)
+    if note.get("host", socket.gethostname()) != socket.gethostname():
+        held = held or silent < SECONDS_SILENT
     bracket, index, rung = map(int, path.name.split(".")[0].split("-"))
     return Running(
         path,

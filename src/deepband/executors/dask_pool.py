@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from deepband.errors import InputError
 from deepband.executors.futures import Pool
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 SECONDS_A_COUNT = 2.0
+SECONDS_TO_RESTART = 20.0
 
 
 class DaskPool(Pool):
@@ -31,6 +35,7 @@ class DaskPool(Pool):
         self.client = client
         self._owned = owned
         self._counted, self._count_at = 0, 0.0
+        self._keys: dict[Future[Any], str] = {}
 
     def size(self) -> int:
         if self.workers:
@@ -40,6 +45,21 @@ class DaskPool(Pool):
             self._counted = sum(self.client.nthreads().values())
             self._count_at = now + SECONDS_A_COUNT
         return self._counted
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        key = f"deepband-{secrets.token_hex(8)}"
+        future = self.executor.submit(function, *arguments, key=key)
+        self._keys[future] = key
+        future.add_done_callback(lambda done: self._keys.pop(done, None))
+        return future
+
+    def end(self, future: Future[Any]) -> None:
+        """End a task with its worker, which its nanny starts again: a thread cannot be ended."""
+        key = self._keys.get(future)
+        with suppress(Exception):  # the cluster may be going down, or the worker has no nanny
+            busy = [worker for worker, keys in self.client.processing().items() if key in keys]
+            future.cancel()
+            self.client.restart_workers(busy, timeout=SECONDS_TO_RESTART, raise_for_error=False)
 
     def close(self) -> None:
         self.executor.shutdown(wait=False)

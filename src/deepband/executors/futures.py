@@ -20,11 +20,9 @@ from deepband.errors import DeepbandError, InputError, ObjectiveError, StorageEr
 from deepband.executors.base import Ended, Timeout, check_seconds
 from deepband.executors.remote import Refused, RemoteOrder, run_remotely
 from deepband.objective import Task
-from deepband.outbox import Outbox
+from deepband.outbox import SECONDS_SILENT, Outbox
 
 SECONDS_A_CHECK = 1.0
-SECONDS_SILENT = 60.0
-"""How long a worker that touched its job file may be silent."""
 
 
 class Pool:
@@ -48,7 +46,7 @@ class Pool:
         return self.executor.submit(function, *arguments)
 
     def end(self, future: Future[Any]) -> None:
-        """End a task, if that can be done."""
+        """End a task that runs for too long, if that can be done."""
         future.cancel()
 
     def close(self) -> None:
@@ -83,6 +81,8 @@ class FuturesExecutor:
         """Tasks that may still take the place of others."""
         self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
         self._check_at = 0.0
+        self._shared = False
+        """Whether any worker was seen to use the study's folder."""
 
     @property
     def free(self) -> int:
@@ -115,8 +115,9 @@ class FuturesExecutor:
         return ended + self._overdue()
 
     def close(self) -> None:
-        for future, pending in list(self._pending.items()):
-            self._give_up(future, pending)
+        for future, pending in self._pending.items():
+            self._disown(pending)
+            future.cancel()
         (self._folder / self._probe).unlink(missing_ok=True)
         self.pool.close()
 
@@ -150,7 +151,9 @@ class FuturesExecutor:
             if reason is not None:
                 del self._pending[future]
                 attempt = self._outbox.get(pending.order.task.job.key, pending.order.token)
-                self._give_up(future, pending)
+                self._disown(pending)
+                self.pool.end(future)
+                self._given_up.add(future)
                 ended.append(Ended(pending.order.task, attempt, None if attempt else reason))
         return ended
 
@@ -162,19 +165,19 @@ class FuturesExecutor:
             pending.begun = pending.begun or now
             if beat != pending.beat:
                 pending.beat, pending.heard = beat, now
-        begun = pending.begun if pending.begun is not None else pending.submitted
-        if order.seconds is not None and now - begun > order.seconds:
+            self._shared = True
+        # Where the folder is not shared, nobody sees a task begin.
+        begun = pending.begun or (None if self._shared else pending.submitted)
+        if order.seconds is not None and begun is not None and now - begun > order.seconds:
             return f"Timeout: it took more than {order.seconds:.6g} seconds"
         if pending.beat and now - pending.heard > SECONDS_SILENT:
             return f"WorkerDied: no sign of life for {SECONDS_SILENT:.6g} seconds"
         return None
 
-    def _give_up(self, future: Future[Any], pending: _Pending) -> None:
+    def _disown(self, pending: _Pending) -> None:
         """Want a task's result no more: a worker without its job file leaves none."""
         order = pending.order
         self._outbox.job_file(order.task.job.key, order.token).unlink(missing_ok=True)
-        self.pool.end(future)
-        self._given_up.add(future)
 
 
 def _refusal(refused: Refused) -> DeepbandError:

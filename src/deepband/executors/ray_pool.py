@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import Any
@@ -31,6 +31,11 @@ class RayExecutor(Executor):
         self._references[future] = reference
         future.add_done_callback(lambda done: self._references.pop(done, None))
         return future
+
+    @property
+    def running(self) -> Collection[Future[Any]]:
+        """The tasks that have not ended."""
+        return self._references.keys()
 
     def end(self, future: Future[Any]) -> None:
         """End a task with its process."""
@@ -71,6 +76,8 @@ class RayPool(Pool):
     def close(self) -> None:
         import ray
 
+        for future in list(self.tasks.running):
+            self.tasks.end(future)
         if self._owned:
             ray.shutdown()
 

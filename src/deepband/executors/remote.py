@@ -14,10 +14,8 @@ from pathlib import Path
 import cloudpickle
 
 from deepband.objective import Objective, Task, perform
-from deepband.outbox import Outbox
+from deepband.outbox import SECONDS_A_BEAT, Outbox
 from deepband.records import Attempt
-
-SECONDS_A_BEAT = 5.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,224 @@
+"""Real clusters of Dask and Ray, started and killed by the tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deepband
+from deepband import InputError, Study
+from deepband.export import canonical
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.timeout(240),
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def make_objective(ledger: Path, trap: str = "", seconds: float = 0.02) -> Any:
+    """An objective that travels by value. It notes every evaluation that it finishes, and on its
+    first call with the budget 3 does what the trap says."""
+
+    def train(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
+        import os
+        import signal
+        import time
+
+        time.sleep(seconds)
+        if trap and budget == 3:
+            try:
+                ledger.with_suffix(".sprung").touch(exist_ok=False)
+            except FileExistsError:
+                pass
+            else:
+                if trap == "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                time.sleep(3600)  # "hang"
+        before = 0 if context.previous is None else int((context.previous / "n").read_text())
+        (context.path / "n").write_text(str(budget))
+        with ledger.open("a") as file:
+            file.write(f"{config['x']} {budget} {before}\n")
+        return float(config["x"] * 10 % 1 + 1 / budget)
+
+    return train
+
+
+def open_study(place: Path) -> Study:
+    return deepband.open_study(place, space={"x": (0.0, 1.0)}, max_budget=9, seed=2)
+
+
+def undisturbed(tmp_path: Path) -> list[str]:
+    """The export after both runs, in this process."""
+    return run_both(tmp_path / "alone.study", make_objective(tmp_path / "alone", seconds=0))
+
+
+def run_both(place: Path, objective: Any, **how: Any) -> list[str]:
+    with open_study(place) as study:
+        study.optimize(objective, **how)
+        study.deepen("preserving")
+        study.optimize(objective, **how)
+        assert study.done
+        assert study.runs[-1].trained == study.runs[-1].cost_resumed
+        return list(canonical(study.state))
+
+
+def check_once(ledger: Path, place: Path) -> None:
+    """Nothing was finished twice, and everything that was recorded was finished."""
+    lines = ledger.read_text().splitlines()
+    assert len(lines) == len(set(lines))
+    with open_study(place) as study:
+        assert len(lines) == len(study.evaluations)
+
+
+@pytest.fixture(scope="module")
+def dask() -> Iterator[Any]:
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=3, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> Iterator[None]:
+    import ray
+
+    ray.init(num_cpus=3, log_to_driver=False, include_dashboard=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+def address(client: Any) -> str:
+    return "dask://" + str(client.scheduler.address).removeprefix("tcp://")
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_dask_gives_the_same_study(dask: Any, tmp_path: Path, ahead: bool) -> None:
+    ledger, place = tmp_path / "ledger", tmp_path / "a.study"
+    found = run_both(place, make_objective(ledger), executor=dask, ahead=ahead)
+    assert found == undisturbed(tmp_path)
+    if not ahead:
+        check_once(ledger, place)
+
+
+def test_dask_by_its_address(dask: Any, tmp_path: Path) -> None:
+    found = run_both(
+        tmp_path / "a.study", make_objective(tmp_path / "ledger"), executor=address(dask), workers=2
+    )
+    assert found == undisturbed(tmp_path)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_ray_gives_the_same_study(ray_cluster: None, tmp_path: Path, ahead: bool) -> None:
+    ledger, place = tmp_path / "ledger", tmp_path / "a.study"
+    found = run_both(place, make_objective(ledger), executor="ray", ahead=ahead)
+    assert found == undisturbed(tmp_path)
+    if not ahead:
+        check_once(ledger, place)
+
+
+def test_resources_of_ray(ray_cluster: None, tmp_path: Path) -> None:
+    """Half of the processors a job: no two at once."""
+    ledger = tmp_path / "ledger"
+    found = run_both(
+        tmp_path / "a.study",
+        make_objective(ledger, seconds=0),
+        executor="ray",
+        resources={"num_cpus": 2},
+    )
+    assert found == undisturbed(tmp_path)
+
+
+def test_a_dask_worker_that_is_killed(dask: Any, tmp_path: Path) -> None:
+    ledger, place = tmp_path / "ledger", tmp_path / "a.study"
+    found = run_both(place, make_objective(ledger, trap="kill"), executor=dask)
+    assert ledger.with_suffix(".sprung").exists()
+    assert found == undisturbed(tmp_path)
+    check_once(ledger, place)
+
+
+def test_a_ray_worker_that_is_killed(ray_cluster: None, tmp_path: Path) -> None:
+    ledger, place = tmp_path / "ledger", tmp_path / "a.study"
+    found = run_both(place, make_objective(ledger, trap="kill"), executor="ray")
+    assert ledger.with_suffix(".sprung").exists()
+    assert found == undisturbed(tmp_path)
+    check_once(ledger, place)
+
+
+@pytest.mark.parametrize("engine", ["dask", "ray"])
+def test_a_task_that_never_returns(
+    engine: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    client = request.getfixturevalue("dask" if engine == "dask" else "ray_cluster")
+    found = run_both(
+        tmp_path / "a.study",
+        make_objective(tmp_path / "ledger", trap="hang"),
+        executor=client if engine == "dask" else "ray",
+        timeout=5.0,
+    )
+    assert (tmp_path / "ledger.sprung").exists()
+    assert found == undisturbed(tmp_path)
+    if engine == "dask":
+        client.restart()  # the thread that hangs
+
+
+def test_a_driver_killed_on_dask_and_the_study_finished_on_ray(
+    dask: Any, ray_cluster: None, tmp_path: Path
+) -> None:
+    ledger, place = tmp_path / "ledger", tmp_path / "a.study"
+    process = start_driver(place, ledger, address(dask))
+    wait_until(lambda: ledger.exists() and len(ledger.read_text().splitlines()) >= 6)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    known = len(ledger.read_text().splitlines())
+    assert known < 22
+    objective = make_objective(ledger, seconds=0.1)
+    found = run_both(place, objective, executor="ray")
+    assert found == undisturbed(tmp_path)
+    check_once(ledger, place)
+
+
+def start_driver(place: Path, ledger: Path, executor: str) -> subprocess.Popen[bytes]:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import cloudpickle, test_clusters\n"
+        "cloudpickle.register_pickle_by_value(test_clusters)\n"
+        "from pathlib import Path\n"
+        "study = test_clusters.open_study(Path(sys.argv[2]))\n"
+        "objective = test_clusters.make_objective(Path(sys.argv[3]), seconds=0.1)\n"
+        "study.optimize(objective, executor=sys.argv[4])\n"
+    )
+    here = str(Path(__file__).parent)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, here, str(place), str(ledger), executor],
+        env=os.environ | {"PYTHONPATH": here},
+    )
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)
+
+
+def test_no_cluster_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no Dask scheduler answers at 127.0.0.1:1"):
+        open_study(tmp_path / "a.study").optimize(
+            make_objective(tmp_path / "ledger"), executor="dask://127.0.0.1:1"
+        )
