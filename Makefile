@@ -30,6 +30,7 @@ bench: .venv/bench
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/durable.py
 	$(BIN)/python bench/workers.py
+	$(BIN)/python bench/machines.py
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/paper.py
 
 clean:

@@ -253,7 +253,7 @@ def test_work_ahead_in_processes_and_on_the_command_line(tmp_path: Path) -> None
     assert 1 <= int(found[1]) <= 18  # of budget 1; the next one has 3
     again = CliRunner().invoke(main, ["deepen", study, "--strategy", "efficient"])
     assert again.exit_code == 0, again.output
-    assert "ahead" not in CliRunner().invoke(main, ["status", study]).output
+    assert "ahead for" not in CliRunner().invoke(main, ["status", study]).output
 
 
 # Forecasts
