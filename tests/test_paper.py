@@ -33,7 +33,7 @@ from deepband.cli import main
 from deepband.samplers import Uniform
 from deepband.schedule import Schedule
 from deepband.space import Space
-from surrogates import data, needs_data
+from surrogates import DATA, data, needs_data
 
 SLICE = Path(__file__).with_name("paper_slice.json")
 SEEDS = 3
@@ -174,6 +174,17 @@ def test_savings_and_differences() -> None:
     assert found["preserving"].top.pairs == 2
 
 
+def test_nothing_is_said_of_a_single_pair() -> None:
+    alone = Difference.of(np.array([0.0001]))
+    assert not alone.negligible
+    assert str(alone) == "+0.00010 (one pair)"
+
+
+def test_few_different_pairs_are_tested_exactly() -> None:
+    """Five of 96 differ, all in one direction: 2 / 2**5."""
+    assert Difference.of(np.array([0.0] * 91 + [1.0, 2, 3, 4, 5])).p == 2 / 2**5
+
+
 def test_a_difference_is_negligible_with_its_whole_interval_only() -> None:
     small = np.full(50, 0.0001) + np.linspace(-1e-5, 1e-5, 50)
     assert Difference.of(small).negligible
@@ -283,19 +294,24 @@ def wait_until(condition: Any, seconds: float = 60) -> None:
 
 
 @needs_data
-def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+def test_interrupted_it_stops_and_says_how_to_go_on(times: int, tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "deepband", *command(tmp_path / "out", "--workers", "2")],
+        [sys.executable, "-m", "deepband", *command(tmp_path / "out", "--seeds", "30")],
         start_new_session=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     wait_until(lambda: parts(tmp_path / "out"))
-    os.killpg(process.pid, signal.SIGINT)
+    for _ in range(times):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.05)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert errors == "Interrupted. What is done is kept: run it again to go on.\n"
+    assert process.returncode in (130, -signal.SIGINT)  # the second may come when it is ending
+    assert len(parts(tmp_path / "out")) < 40
+    if times == 1:
+        assert errors == "Interrupted. What is done is kept: run it again to go on.\n"
 
 
 @needs_data
@@ -306,8 +322,14 @@ def test_a_part_that_is_not_whole_is_made_again(tmp_path: Path) -> None:
     assert not folder.has(unit)
     folder.write_part(unit, walk(draws("nb301"), unit.instance, 2, unit.courses, [0], False))
     assert folder.has(unit)
-    folder.part(unit).write_bytes(folder.part(unit).read_bytes()[:-20])
-    assert not folder.has(unit)
+    whole = folder.part(unit).read_bytes()
+    for broken in (whole[:-20], whole[:4] + bytes(200) + whole[204:], b""):
+        folder.part(unit).write_bytes(broken)
+        assert not folder.has(unit)
+    folder.part(unit).write_bytes(whole)
+    assert not folder.has(unit._replace(eta=3))
+    folder.part(unit._replace(eta=3)).write_bytes(whole)
+    assert not folder.has(unit._replace(eta=3))
 
 
 @needs_data
@@ -358,6 +380,9 @@ def test_beyond_the_paper(tmp_path: Path) -> None:
         (["--data", ".", "--workers", "0"], "workers is 0"),
         (["--data", ".", "--seeds", "0"], "seeds is 0"),
         (["--data", ".", "--eta", "1"], "eta is 1"),
+        pytest.param(
+            ["--data", str(DATA), "--eta", "4"], "ends at 52", marks=needs_data, id="beyond 52"
+        ),
         (["--data", ".", "--scenario", "iaml"], "'iaml' is not one of"),
     ],
 )

@@ -266,6 +266,49 @@ def test_an_unknown_data_set() -> None:
 
 
 @needs_data
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({}, "missing: .*'learning_rate'"),
+        (LCBENCH | {"learning_rat": 0.1}, r"unknown here: \['learning_rat'\]"),
+    ],
+)
+def test_a_config_of_another_space(config: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        Scenario(data(), "lcbench").problem("3945")(config, 5)
+
+
+@needs_data
+def test_wrong_calls() -> None:
+    scenario = Scenario(data(), "rbv2_svm")
+    with pytest.raises(InputError, match="kernel is 'lin': give one of"):
+        scenario.problem("37")(LINEAR | {"kernel": "lin"}, 1.0)
+    with pytest.raises(InputError, match="repl is 99"):
+        scenario.problem("37", repl=99)
+    with pytest.raises(InputError, match="2 configs and 1 budgets"):
+        scenario.problem("37").accuracies([LINEAR, LINEAR], [1.0])
+
+
+@needs_data
+def test_codes_without_one_for_what_is_inactive(clone: Path) -> None:
+    place = clone / "nb301" / "encoding.json"
+    codes = json.loads(place.read_text())
+    for each in codes.values():
+        del each["#na#"]
+    place.write_text(json.dumps(codes))
+    with pytest.raises(DeepbandError, match=r"encoding.json lacks the .*#na#"):
+        Scenario(clone, "nb301")
+
+
+@needs_data
+def test_a_space_without_its_fidelity(clone: Path) -> None:
+    place = clone / "lcbench" / "config_space.json"
+    place.write_text(place.read_text().replace('"epoch"', '"epochs"'))
+    with pytest.raises(DeepbandError, match=r"config_space.json has no parameter 'epoch'"):
+        Scenario(clone, "lcbench")
+
+
+@needs_data
 def test_a_model_of_an_unknown_release(clone: Path) -> None:
     shutil.copy(clone / "lcbench" / "model.onnx", clone / "rbv2_svm" / "model.onnx")
     with pytest.raises(DeepbandError, match=r"no release that is known here.*looked for.*9 or 6"):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 FILES = ("config_space.json", "encoding.json", "model.onnx")
 ABSENT = "#na#"
+MOST_REPL = 10
 
 ROWS = 48
 """Rows are predicted in multiples of this. Matrix products take rows in groups of up to 16, and
@@ -93,12 +94,14 @@ class Scenario:
         self._codes: dict[str, dict[str, int]] = self._read("encoding.json")
         try:
             parameters = {each["name"]: each for each in described["hyperparameters"]}
-            self.fidelity = _fidelity(parameters[self.layout.fidelity])
+            self.fidelity = _fidelity(_named(parameters, self.layout.fidelity))
             self.instances = self._instances(parameters)
             self.space = read_space(described, without=self._outside)
             self._check_columns()
         except (KeyError, ValueError, TypeError) as error:
-            raise self._unknown_release(f"{type(error).__name__}: {error}") from error
+            raise self._unknown_release(str(error)) from error
+        self._names = frozenset(self.space)
+        self._always = frozenset(self.space.unconditional_hyperparameters)
         self._session = self._load()
         self._accuracy = self._find_accuracy()
 
@@ -117,11 +120,16 @@ class Scenario:
         import numpy as np
 
         configs = list(configs)
+        for config in configs:
+            self._check_names(config)
         own = [name for name in self.layout.categorical if name != self.layout.instance]
         categorical = np.zeros((len(configs), len(self.layout.categorical)), np.int32)
         for name in own:
             codes = self._codes[name]
-            column = [codes[str(config.get(name, ABSENT))] for config in configs]
+            try:
+                column = [codes[str(config.get(name, ABSENT))] for config in configs]
+            except KeyError as error:
+                raise InputError(f"{name} is {error}: give one of {', '.join(codes)}.") from None
             categorical[:, self.layout.categorical.index(name)] = column
         numbers = [[config.get(name, 0.0) for name in self.layout.continuous] for config in configs]
         width = len(self.layout.continuous)
@@ -202,7 +210,7 @@ class Scenario:
     def _instances(self, parameters: dict[str, Any]) -> tuple[str, ...]:
         if self.layout.instance is None:
             return (ONLY_INSTANCE,)
-        return tuple(map(str, parameters[self.layout.instance]["choices"]))
+        return tuple(map(str, _named(parameters, self.layout.instance)["choices"]))
 
     def _check_files(self) -> None:
         missing = [name for name in FILES if not (self.folder / name).is_file()]
@@ -229,6 +237,14 @@ class Scenario:
             if lacking:
                 raise ValueError(f"encoding.json lacks the {name} {sorted(lacking)}")
 
+    def _check_names(self, config: Config) -> None:
+        unknown, missing = config.keys() - self._names, self._always - config.keys()
+        if unknown or missing:
+            raise InputError(
+                f"a config of {self.name} has all of {sorted(self._names)} that its conditions "
+                f"allow; unknown here: {sorted(unknown)}, missing: {sorted(missing)}."
+            )
+
     def _values(self, name: str) -> set[str]:
         """What a categorical column may hold."""
         from ConfigSpace.hyperparameters import CategoricalHyperparameter
@@ -238,7 +254,7 @@ class Scenario:
         parameter = self.space[name]
         if not isinstance(parameter, CategoricalHyperparameter):
             raise ValueError(f"its parameter {name} is not categorical")
-        return set(map(str, parameter.choices))
+        return {*map(str, parameter.choices), ABSENT}
 
     def _unknown_release(self, why: str) -> DeepbandError:
         return DeepbandError(
@@ -255,6 +271,10 @@ class Problem:
     instance: str
     repl: int = 1
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.repl <= MOST_REPL:
+            raise InputError(f"repl is {self.repl}: give 1 to {MOST_REPL}.")
+
     @property
     def space(self) -> ConfigurationSpace:
         return self.scenario.space
@@ -269,8 +289,16 @@ class Problem:
 
     def accuracies(self, configs: Sequence[Config], budgets: Sequence[float]) -> Floats:
         """The accuracies of many configs, each with its budget in units of the fidelity."""
+        if len(configs) != len(budgets):
+            raise InputError(f"{len(configs)} configs and {len(budgets)} budgets: give one each.")
         rows = self.scenario.encode(configs)
         return self.scenario.accuracies(rows, self.instance, budgets, self.repl)
+
+
+def _named(parameters: dict[str, Any], name: str) -> dict[str, Any]:
+    if name not in parameters:
+        raise ValueError(f"config_space.json has no parameter {name!r}")
+    return dict(parameters[name])
 
 
 def _fidelity(described: dict[str, Any]) -> Fidelity:
