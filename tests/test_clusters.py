@@ -133,15 +133,12 @@ def test_ray_gives_the_same_study(ray_cluster: None, tmp_path: Path, ahead: bool
 
 
 def test_resources_of_ray(ray_cluster: None, tmp_path: Path) -> None:
-    """Half of the processors a job: no two at once."""
-    ledger = tmp_path / "ledger"
-    found = run_both(
-        tmp_path / "a.study",
-        make_objective(ledger, seconds=0),
-        executor="ray",
-        resources={"num_cpus": 2},
-    )
-    assert found == undisturbed(tmp_path)
+    """Two of three processors a job: no two at once."""
+    objective = make_objective(tmp_path / "ledger", seconds=0.1)
+    start = time.monotonic()
+    with open_study(tmp_path / "a.study") as study:
+        study.optimize(objective, executor="ray", resources={"num_cpus": 2})
+        assert time.monotonic() - start >= 0.1 * len(study.evaluations)
 
 
 def test_a_dask_worker_that_is_killed(dask: Any, tmp_path: Path) -> None:
@@ -215,6 +212,16 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.02)
+
+
+def test_resources_that_nobody_has(dask: Any, ray_cluster: None, tmp_path: Path) -> None:
+    study, objective = open_study(tmp_path / "a.study"), make_objective(tmp_path / "ledger")
+    with pytest.raises(InputError, match="no Dask worker has the resources"):
+        study.optimize(objective, executor=dask, resources={"GPU": 1})
+    with pytest.raises(InputError, match="the Ray cluster has not the resources"):
+        study.optimize(objective, executor="ray", resources={"num_gpus": 1})
+    with pytest.raises(InputError, match="connected to a Ray cluster already"):
+        study.optimize(objective, executor="ray://10.255.255.1:10001")
 
 
 def test_no_cluster_there(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import os
 import random
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +15,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -180,6 +182,52 @@ def test_a_limit_to_what_is_spent_ahead() -> None:
     assert sum(3**rung for rung in spent) == 10
     with pytest.raises(InputError, match="ahead_limit is -1"):
         open_study().optimize(loss, ahead=True, ahead_limit=-1)
+
+
+def test_work_ahead_leaves_the_run_what_it_needs() -> None:
+    study = open_study()
+    simulated = SimulatedExecutor(50, lambda job: job.budget)
+    study.optimize(loss, executor=simulated, ahead=True, max_cost=float(study.plan().cost))
+    assert study.done
+    assert not study.state.ahead.results
+    with pytest.raises(InputError, match="give both"):
+        study.optimize(loss, ahead_limit=5)
+
+
+def test_a_quote_that_goes_nowhere_takes_nothing_that_is_ahead() -> None:
+    plain, study = open_study(), half_done_with_work_ahead()
+    plain.optimize(loss)
+    assert study.quote("efficient", to=9) == plain.quote("efficient", to=9)
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    study = open_study(sampler=Learning())
+    job = study.ask()
+    assert job is not None
+    forecast(study, 4, 1.0)
+    copy = study.copy()
+    assert copy.ask() == job  # nobody runs it for the copy
+    study.tell(job, 0.5)
+    study.optimize(loss)
+    assert len(copy.evaluations) == 0
+    observed = study.copy()
+    study.deepen("preserving")
+    observed.optimize(loss)
+    assert len(study.runs) == 2
+    assert len(observed.runs) == 1
+
+
+def test_as_many_first_failures_as_an_executor_runs_at_once() -> None:
+    def half(config: dict[str, Any], budget: float) -> float:
+        if config["x"] < 0.6:
+            raise ValueError("half of them fail at once")
+        time.sleep(0.2)
+        return loss(config, budget)
+
+    study = open_study()
+    with ThreadPoolExecutor(17) as pool:
+        study.optimize(half, executor=pool)
+    assert study.done
 
 
 def test_nothing_ahead_unless_asked_for() -> None:
@@ -372,23 +420,187 @@ def test_a_task_that_the_executor_runs_twice() -> None:
 
     study, alone = open_study(), open_study()
     alone.optimize(loss)
-    counted = _Local(counting)
     with Twice(2) as pool:
-        study.optimize(counted, executor=pool)
+        study.optimize(counting, executor=pool)
+    assert list(canonical(study.state)) == list(canonical(alone.state))
+    assert len(evaluated) == len(study.evaluations)
+
+
+class AtOnceTwice(ThreadPoolExecutor):
+    """Runs every task two times at once, and answers with the second."""
+
+    def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        super().submit(function, *arguments, **named)
+        time.sleep(0.1)
+        return super().submit(function, *arguments, **named)
+
+
+def test_a_task_that_runs_twice_at_once() -> None:
+    """The second is declined, and offered again as a lost one."""
+
+    def slow(config: dict[str, Any], budget: float) -> float:
+        time.sleep(0.3)
+        return loss(config, budget)
+
+    study = open_study(max_budget=1)
+    with AtOnceTwice(8) as pool:
+        study.optimize(slow, executor=pool, workers=1, retries=0, first_failures=0)
+    errors = {each.error for each in study.evaluations}
+    assert len(errors) == len(study.evaluations) == 1
+    assert "RanTwiceError" in str(errors)
+
+
+class Shrinking(futures.Pool):
+    """Loses half of its places after a while."""
+
+    def size(self) -> int:
+        return 4 if self.submitted < 6 else 2
+
+    submitted = 0
+    most = 0
+
+    def submit(self, function: Any, *arguments: Any) -> Future[Any]:
+        self.submitted += 1
+        self.most = max(self.most, cast("Any", self.executor)._work_queue.qsize())
+        return super().submit(function, *arguments)
+
+
+def test_a_pool_that_shrinks_is_not_flooded(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[Shrinking] = []
+
+    def shrinking(executor: Executor, workers: int | None) -> Shrinking:
+        pools.append(Shrinking(executor, workers))
+        return pools[-1]
+
+    monkeypatch.setattr(futures, "Pool", shrinking)
+    study = open_study()
+    with ThreadPoolExecutor(2) as pool:
+        study.optimize(loss, executor=pool, ahead=True)
+    assert study.done
+    assert pools[0].most <= 4
+
+
+def test_places_held_by_tasks_that_hang_are_waited_for(quick: None) -> None:
+    release, hung = threading.Event(), list[float]()
+
+    def hanging(config: dict[str, Any], budget: float) -> float:
+        if len(hung) < 2:
+            hung.append(budget)
+            release.wait(30)
+        return loss(config, budget)
+
+    study = open_study()
+    threading.Timer(4.0, release.set).start()
+    with ThreadPoolExecutor(2) as pool:
+        study.optimize(hanging, executor=pool, timeout=1.0)
+    assert study.done
+    assert all(each.loss is not None for each in study.evaluations)
+
+
+def test_what_a_lost_task_still_does_harms_nobody(quick: None, tmp_path: Path) -> None:
+    """The first attempt at each config on rung 1 hangs, is given up, and then fails while the
+    second one trains: its end must not touch the checkpoint of the other."""
+    begun: set[Path] = set()
+
+    def train(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
+        if budget == 3 and context.path not in begun:
+            begun.add(context.path)
+            time.sleep(2.2)
+            raise RuntimeError("too late")
+        time.sleep(1.0 if budget == 3 else 0.0)
+        (context.path / "weights").write_text(str(budget))
+        return loss(config, budget)
+
+    study, alone = open_study(tmp_path / "a.study"), open_study()
+    alone.optimize(loss)
+    with ThreadPoolExecutor(20) as pool:
+        study.optimize(train, executor=pool, timeout=1.5)
+    assert [each for each in study.evaluations if each.loss is None] == []
     assert list(canonical(study.state)) == list(canonical(alone.state))
 
 
-class _Local:
-    """An objective that travels by name: the pool's threads call the very same object."""
+def test_a_broken_pool_is_nobodys_verdict(tmp_path: Path) -> None:
+    def dying(config: dict[str, Any], budget: float) -> float:
+        if config["x"] < 0.2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.2)
+        return loss(config, budget)
 
-    objects: ClassVar[dict[int, Any]] = {}
+    study = open_study()
+    with (
+        ProcessPoolExecutor(20, get_context("fork")) as pool,
+        pytest.raises(DeepbandError, match="BrokenProcessPool"),
+    ):
+        study.optimize(dying, executor=pool, retries=0)
+    assert all(each.loss is not None for each in study.evaluations)
 
-    def __init__(self, function: Any) -> None:
-        self.number = len(self.objects)
-        self.objects[self.number] = function
 
-    def __call__(self, config: dict[str, Any], budget: float) -> Any:
-        return self.objects[self.number](config, budget)
+def test_ctrl_c_is_no_verdict_of_a_worker(tmp_path: Path) -> None:
+    """A terminal interrupts all processes of a group."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import time\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from multiprocessing import get_context\n"
+        "import deepband\n"
+        "def train(config, budget):\n"
+        "    time.sleep(0.5)\n"
+        "    return config['x']\n"
+        "if __name__ == '__main__':\n"
+        "    study = deepband.open_study('a.study', space={'x': (0.0, 1.0)}, max_budget=9)\n"
+        "    with ProcessPoolExecutor(3, get_context('spawn')) as pool:\n"
+        "        study.optimize(train, executor=pool)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script)], cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE
+    )
+    jobs = tmp_path / "a.study.files" / "jobs"
+    end = time.monotonic() + 60
+    while not (jobs.exists() and len(list(jobs.glob("[0-9]*"))) == 3):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    time.sleep(1.0)  # at least one job each
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    with open_study(tmp_path / "a.study", seed=0) as study:
+        assert study.evaluations
+        assert not study.done
+        assert all(each.loss is not None for each in study.evaluations)
+
+
+def test_a_driver_killed_with_work_ahead(tmp_path: Path) -> None:
+    """Jobs of the current run and ahead of the next one in one bracket, all orphans."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import time\n"
+        "import deepband\n"
+        "def slow(config, budget):\n"
+        "    time.sleep(3)\n"
+        "    return config['x']\n"
+        "if __name__ == '__main__':\n"
+        "    study = deepband.open_study('a.study', space={'x': (0.0, 1.0)}, max_budget=3)\n"
+        "    study.optimize(slow, workers=8, ahead=True)\n"
+    )
+    process = subprocess.Popen([sys.executable, str(script)], cwd=tmp_path, start_new_session=True)
+    jobs = tmp_path / "a.study.files" / "jobs"
+    end = time.monotonic() + 60
+    while not (jobs.exists() and len(list(jobs.glob("[0-9]*"))) == 8):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+
+    def quick_loss(config: dict[str, Any], budget: float) -> float:
+        return float(config["x"])
+
+    with open_study(tmp_path / "a.study", max_budget=3, seed=0) as study:
+        study.optimize(quick_loss, workers=2)
+        assert study.done
+        assert len(study.state.ahead.results) == 3
+    with open_study(tmp_path / "a.study", max_budget=3, seed=0) as study:
+        found = run_twice(study, lambda: study.optimize(quick_loss), "preserving")
+    alone = open_study(max_budget=3, seed=0)
+    assert found == run_twice(alone, lambda: alone.optimize(quick_loss), "preserving")
 
 
 def test_a_broken_pool_stops_the_run_and_keeps_what_is_known(tmp_path: Path) -> None:
@@ -440,7 +652,7 @@ def test_a_task_that_takes_too_long(quick: None) -> None:
     study = open_study()
     with ThreadPoolExecutor(40) as pool:
         start = time.monotonic()
-        study.optimize(_Local(hanging), executor=pool, timeout=1.0, retries=0)
+        study.optimize(hanging, executor=pool, timeout=1.0, retries=0)
         assert time.monotonic() - start < 20
         release.set()
     assert study.done

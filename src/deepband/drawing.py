@@ -23,6 +23,10 @@ class Drawer:
         self._space = space
         self._observed: tuple[int, Sequence[Evaluation]] = (0, ())
 
+    def copy(self) -> Drawer:
+        """One that observes another study."""
+        return Drawer(self.created, self.space, self.sampler)
+
     @cached_property
     def space(self) -> Space:
         """Made from its description only when it is needed, because that loads ConfigSpace."""

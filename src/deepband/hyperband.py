@@ -44,6 +44,8 @@ def jobs_ahead(state: State) -> Iterator[JobKey]:
 def is_ready(state: State, bracket: int, index: int, rung: int) -> bool:
     """Whether a job can be handed out now: for the current run, or ahead of the next one."""
     key = bracket, index, rung
+    if bracket < 0 or index < 0:
+        return False
     if not state.is_ahead(bracket, index):
         open_now = is_open(state, bracket, index, rung)
         return open_now and index not in state.fronts[bracket].running

@@ -10,13 +10,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING
 
 from deepband import hyperband
 from deepband.checkpoints import Checkpoints, Keep, superfluous
-from deepband.errors import InputError, ObjectiveError, StorageError, shown
+from deepband.errors import DeepbandError, InputError, ObjectiveError, StorageError, shown
 from deepband.executors.base import Ended, Executor
 from deepband.facts import JobKey
 from deepband.interrupts import Interrupts
@@ -24,6 +26,7 @@ from deepband.objective import Context, Task, training_seed
 from deepband.orphans import Orphans
 from deepband.outbox import Outbox
 from deepband.records import Attempt, Job
+from deepband.report import cost_left
 
 if TYPE_CHECKING:
     from deepband.study import Study
@@ -61,12 +64,16 @@ class Limits:
         self.cost += budget
         return True
 
-    def spend_ahead(self, budget: float) -> bool:
-        """The same for a job ahead, whose budget has a limit of its own."""
+    def spend_ahead(self, budget: float, needed: Fraction) -> bool:
+        """The same for a job ahead, which has a limit of its own and leaves the current run what
+        that still needs."""
         if self.ahead_limit is not None and self.ahead + budget > self.ahead_limit:
             return False
+        if self.max_cost is not None and self.cost + budget + float(needed) > self.max_cost:
+            return False
         self.ahead += budget
-        return self.spend(budget)
+        self.cost += budget
+        return True
 
 
 class Loop:
@@ -120,14 +127,25 @@ class Loop:
                 self._record_trusted()
                 self._fill()
                 self._fill_ahead()
-                if (self.study.done or not self._running) and not self._settle():
+                if self._is_idle() and not self._settle():
                     break
                 self._collect(self.executor.wait(SECONDS_A_LOOK))
                 self._adopt()
             self._record()
+        except (DeepbandError, KeyboardInterrupt):
+            with suppress(DeepbandError):  # what came before it
+                self._record_trusted()
+            raise
         finally:
             self.executor.close()
             self._give_back()
+
+    def _is_idle(self) -> bool:
+        """Whether there is nothing to wait for: not even a place for a job that is ready."""
+        if self.study.done:
+            return True
+        crowded = not self._stopping and not self.executor.free
+        return not self._running and not (crowded and hyperband.next_job(self.study.state))
 
     def _take_in(self, outbox: Outbox) -> Orphans:
         """Take what workers left while no driver was there, and see who still runs."""
@@ -179,7 +197,7 @@ class Loop:
             if key is None:
                 return
             for job in self.study.reserve([key]):
-                if not self.limits.spend_ahead(job.budget):
+                if not self.limits.spend_ahead(job.budget, cost_left(self.study.state)):
                     self.study.release(job)
                     self._ahead = iter(())
                     return

@@ -76,9 +76,14 @@ def takes_context(objective: Objective) -> bool:
     )
 
 
-def perform(objective: Objective, task: Task, interruptible: bool = True) -> Attempt:
-    """Run a job once and seal what it saved. Whatever the objective raises is its result, but for
-    an interrupt where there can be one."""
+def perform(
+    objective: Objective,
+    task: Task,
+    interruptible: bool = True,
+    wanted: Callable[[], bool] = lambda: True,
+) -> Attempt:
+    """Run a job once and seal what it saved, if that is still wanted when it ends. Whatever the
+    objective raises is its result, but for an interrupt where there can be one."""
     arguments: list[Any] = [dict(task.job.config), task.job.budget]
     if task.context is not None:
         arguments.append(task.context)
@@ -96,7 +101,8 @@ def perform(objective: Objective, task: Task, interruptible: bool = True) -> Att
     outcome = read_any_result(result, task.maximize)
     if task.context is None:
         return Attempt(task.job, *outcome, seconds)
-    _seal(task, failed=outcome[0] is None)
+    if wanted():  # else the folder is another attempt's by now
+        _seal(task, failed=outcome[0] is None)
     curve = tuple(task.context.reported) or None
     return Attempt(task.job, *outcome, seconds, task.context.previous_rung, curve)
 

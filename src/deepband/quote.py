@@ -90,7 +90,7 @@ class Quote:
 
 def quote(state: State, strategy: str, schedule: Schedule) -> Quote:
     """The price of deepening a finished run to a schedule (its own one costs nothing)."""
-    known = _known(state)
+    known = _known(state) if schedule != state.schedule else _told(state)
     least = _least(schedule, known)
     most = least if strategy == "efficient" else _most(schedule, known)
     if schedule == state.schedule:
@@ -106,16 +106,18 @@ def quote(state: State, strategy: str, schedule: Schedule) -> Quote:
         evaluations_known=total,
         evaluations_reused=_reused(schedule, known, most, strategy),
         evaluations_new=(sum(least.values()), sum(most.values())),
-        cost=_price(state, schedule, least, most, resumed=False),
-        cost_resumed=_price(state, schedule, least, most, resumed=True),
+        cost=_price(state, schedule, known, least, most, resumed=False),
+        cost_resumed=_price(state, schedule, known, least, most, resumed=True),
     )
 
 
 def _known(state: State) -> dict[Cell, int]:
     """How many evaluations there are in each cell, those ahead of the next run included."""
-    known = Counter({cell: len(results) for cell, results in state.results.items()})
-    known.update((bracket, rung) for bracket, _, rung in state.ahead.results)
-    return known
+    return _told(state) + Counter((bracket, rung) for bracket, _, rung in state.ahead.results)
+
+
+def _told(state: State) -> Counter[Cell]:
+    return Counter({cell: len(results) for cell, results in state.results.items()})
 
 
 def _least(schedule: Schedule, known: Mapping[Cell, int]) -> dict[Cell, int]:
@@ -153,6 +155,7 @@ def _reused(
 def _price(
     state: State,
     schedule: Schedule,
+    known: Mapping[Cell, int],
     least: Mapping[Cell, int],
     most: Mapping[Cell, int],
     *,
@@ -167,7 +170,7 @@ def _price(
     return Price(
         low=cost(least),
         high=cost(most),
-        spent=cost(_known(state)),
+        spent=cost(known),
         fresh=cost(schedule.counts()),
         scratch=sum((cost(run.counts()) for run in runs), Fraction(0)),
     )

@@ -213,7 +213,7 @@ def status(state: State, running: int | None = None) -> Status:
         ahead=len(state.ahead.results),
         running=handed_out if running is None else running,
         spent=summary.cost,
-        left=state.schedule.cost_of(left),
+        left=cost_left(state),
         seconds=summary.seconds,
         cells=tuple(_cell_status(state, *cell) for cell in state.schedule.cells()),
     )
@@ -228,6 +228,11 @@ def _cell_status(state: State, bracket: int, rung: int) -> CellStatus:
         evaluated=len(arrived & state.results[bracket, rung].keys()),
         places=len(arrived) or state.schedule.places(bracket, rung),
     )
+
+
+def cost_left(state: State) -> Fraction:
+    """The least that the current run will still cost, every evaluation at its whole budget."""
+    return state.schedule.cost_of(_left(state))
 
 
 def _left(state: State) -> dict[Cell, int]:

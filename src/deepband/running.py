@@ -36,9 +36,8 @@ def run_jobs(
     if workers is not None:
         _check_whole("workers", workers, 1)
     _check_whole("retries", retries, 0)
-    if first_failures is None:
-        first_failures = max(FIRST_FAILURES, workers or 1)
-    _check_whole("first_failures", first_failures, 0)
+    if first_failures is not None:
+        _check_whole("first_failures", first_failures, 0)
     if not callable(timeout):
         check_seconds("timeout", timeout)
     if limits.ahead_limit != 0 and study.learns:
@@ -53,17 +52,20 @@ def run_jobs(
     if outbox:
         outbox.make()
     interrupts = Interrupts()
+    chosen = choose(
+        executor,
+        objective,
+        interrupts,
+        outbox,
+        workers=workers or 0,
+        timeout=timeout,
+        resources=resources,
+    )
+    if first_failures is None:
+        first_failures = max(FIRST_FAILURES, chosen.free)
     loop = Loop(
         study,
-        choose(
-            executor,
-            objective,
-            interrupts,
-            outbox,
-            workers=workers or 0,
-            timeout=timeout,
-            resources=resources,
-        ),
+        chosen,
         study.checkpoints if with_context else None,
         study.keep,
         limits=limits,

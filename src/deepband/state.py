@@ -130,15 +130,19 @@ class State:
         self.apply(facts)
 
     def copy(self) -> State:
-        """Another state, which goes its own way from here."""
+        """Another state, which goes its own way from here. What is handed out is offered there
+        again: nobody runs it for a copy."""
         other = State()
         other.created, other.objective = self.created, self.objective
         other.runs = [replace(run, arrived=dict(run.arrived)) for run in self.runs]
-        other.fronts = [replace(f, waiting=[*f.waiting], running={*f.running}) for f in self.fronts]
+        other.fronts = [
+            Front(front.rung, sorted([*front.waiting, *front.running], reverse=True))
+            for front in self.fronts
+        ]
         other.configs = [list(configs) for configs in self.configs]
         other.results = {cell: dict(results) for cell, results in self.results.items()}
         other.leaders = dict(self.leaders)
-        other.ahead = Ahead(set(self.ahead.running), dict(self.ahead.results))
+        other.ahead = Ahead(results=dict(self.ahead.results))
         return other
 
     def apply(self, facts: Iterable[Fact]) -> None:
@@ -217,12 +221,11 @@ class State:
         configs.extend(fact.configs)
 
     def _jobs_started(self, fact: JobsStarted) -> None:
-        for bracket, jobs in groupby(fact.jobs, key=itemgetter(0)):
-            started = list(jobs)
-            if self.is_ahead(*started[-1][:2]):
-                self.ahead.running.update(started)
-            else:
-                self.fronts[bracket].start([index for _, index, _ in started])
+        current = [job for job in fact.jobs if not self.is_ahead(*job[:2])]
+        if len(current) < len(fact.jobs):
+            self.ahead.running.update(job for job in fact.jobs if self.is_ahead(*job[:2]))
+        for bracket, jobs in groupby(current, key=itemgetter(0)):
+            self.fronts[bracket].start([index for _, index, _ in jobs])
 
     def _job_released(self, fact: JobReleased) -> None:
         bracket, index, _ = fact.job

@@ -159,16 +159,19 @@ class Study(Looking):
         does not tell.
 
         With `ahead`, workers for which the run has no job take jobs that the next deepening needs
-        in any case, up to `ahead_limit` units of budget. They show in `quote` and in the status.
+        in any case, up to `ahead_limit` units of budget in this call. Their results show in
+        `quote` and in the status.
 
         No job is started after `max_seconds`, nor one that would bring what this call trains, in
         units of budget, beyond `max_cost`. Jobs that workers of a driver that died are still
         running are waited for; without `wait` they are given up and offered again.
 
-        If the first evaluations of a call all fail (3, or as many as there are workers), the
+        If the first evaluations of a call all fail (3, or as many as run at once), the
         objective is at fault: it stops with ObjectiveError and records none of them. Where they
         are to be believed, `first_failures=0` records them.
         """
+        if ahead_limit is not None and not ahead:
+            raise InputError("ahead_limit bounds what ahead=True spends: give both.")
         run_jobs(
             self,
             objective,
@@ -228,7 +231,7 @@ class Study(Looking):
         """The same study in memory, which goes its own way from here: to try what would be.
         Checkpoints stay with this one."""
         storage = MemoryStorage(self._storage.load())
-        return Study(storage, self._state.copy(), self._drawer, self._keep)
+        return Study(storage, self._state.copy(), self._drawer.copy(), self._keep)
 
     # Within
 
@@ -271,7 +274,8 @@ class Study(Looking):
         if study and study != self._state.created.study:
             raise JobError(bracket, index, rung, "another study handed it out.")
         if not hyperband.is_open(self._state, bracket, index, rung):
-            if index in self._state.results.get((bracket, rung), {}):
+            known = index in self._state.results.get((bracket, rung), {})
+            if known or (bracket, index, rung) in self._state.ahead.results:
                 raise JobError(bracket, index, rung, "its result is known already.")
             raise JobError(bracket, index, rung, "the current run does not wait for it.")
         return bracket, index, rung

@@ -54,7 +54,8 @@ def choose(
     from deepband.executors.futures import FuturesExecutor
     from deepband.executors.processes import ship
 
-    shipped = ship(objective)
+    threads = isinstance(given, concurrent.futures.ThreadPoolExecutor)  # nothing travels
+    shipped = objective if threads else ship(objective)
     return FuturesExecutor(shipped, _pool(given, workers or None, resources), outbox, timeout)
 
 

@@ -33,6 +33,7 @@ class DaskPool(Pool):
         executor = client.get_executor(pure=False, retries=0, resources=dict(resources or {}))
         super().__init__(executor, workers or 0)
         self.client = client
+        _check_resources(client, resources or {})
         self._owned = owned
         self._counted, self._count_at = 0, 0.0
         self._keys: dict[Future[Any], str] = {}
@@ -54,17 +55,33 @@ class DaskPool(Pool):
         return future
 
     def end(self, future: Future[Any]) -> None:
-        """End a task with its worker, which its nanny starts again: a thread cannot be ended."""
+        """End a task with its worker, which its nanny starts again: a thread cannot be ended. A
+        worker that has other tasks, too, is left alone."""
         key = self._keys.get(future)
         with suppress(Exception):  # the cluster may be going down, or the worker has no nanny
-            busy = [worker for worker, keys in self.client.processing().items() if key in keys]
+            tasks = {worker: list(keys) for worker, keys in self.client.processing().items()}
+            alone = [worker for worker, keys in tasks.items() if keys == [key]]
             future.cancel()
-            self.client.restart_workers(busy, timeout=SECONDS_TO_RESTART, raise_for_error=False)
+            self.client.restart_workers(alone, timeout=SECONDS_TO_RESTART, raise_for_error=False)
 
     def close(self) -> None:
         self.executor.shutdown(wait=False)
         if self._owned:
             self.client.close()
+
+
+def _check_resources(client: Client, wanted: Mapping[str, float]) -> None:
+    """Refuse what no worker that is there has; later ones may."""
+    there = client.scheduler_info(n_workers=-1)["workers"].values()
+    fits = [
+        all(worker.get("resources", {}).get(name, 0) >= n for name, n in wanted.items())
+        for worker in there
+    ]
+    if fits and not any(fits):
+        raise InputError(
+            f"no Dask worker has the resources {dict(wanted)}: start workers with `dask worker "
+            "--resources`, or leave them out."
+        )
 
 
 def connect_dask(address: str) -> Client:

@@ -6,12 +6,13 @@ shows no sign of life any more, or took too long. What a lost task still does is
 
 from __future__ import annotations
 
+import os
 import queue
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pickle import PickleError
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 from deepband.errors import DeepbandError, InputError, ObjectiveError, StorageError
 from deepband.executors.base import Ended, Timeout, check_seconds
 from deepband.executors.remote import Refused, RemoteOrder, run_remotely
-from deepband.objective import Task
+from deepband.objective import Objective, Task
 from deepband.outbox import SECONDS_SILENT, Outbox
 
 SECONDS_A_CHECK = 1.0
@@ -68,51 +69,65 @@ class _Pending:
 class FuturesExecutor:
     """Tasks as futures of a pool."""
 
-    def __init__(self, shipped: bytes, pool: Pool, outbox: Outbox, timeout: Timeout = None) -> None:
+    def __init__(
+        self, shipped: bytes | Objective, pool: Pool, outbox: Outbox, timeout: Timeout = None
+    ) -> None:
         self.pool = pool
         self._shipped = shipped
         self._timeout = timeout
         self._folder = outbox.folder.resolve()
         self._outbox = outbox
         self._probe = f".driver-{secrets.token_hex(8)}"
+        for stale in self._folder.glob(".driver-*"):  # of drivers that were killed
+            stale.unlink(missing_ok=True)
         (self._folder / self._probe).touch()
         self._pending: dict[Future[Any], _Pending] = {}
         self._given_up: set[Future[Any]] = set()
         """Tasks that may still take the place of others."""
         self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
         self._check_at = 0.0
+        self._fault: DeepbandError | None = None
         self._shared = False
         """Whether any worker was seen to use the study's folder."""
 
     @property
     def free(self) -> int:
         self._given_up = {future for future in self._given_up if not future.done()}
-        return self.pool.size() - len(self._pending) - len(self._given_up)
+        return max(0, self.pool.size() - len(self._pending) - len(self._given_up))
 
     def submit(self, task: Task) -> None:
         seconds = self._timeout(task.job.budget) if callable(self._timeout) else self._timeout
         check_seconds("timeout", seconds)
-        order = RemoteOrder(task, secrets.token_hex(4), seconds, self._folder, self._probe)
+        token = secrets.token_hex(4)
+        order = RemoteOrder(task, token, seconds, self._folder, self._probe, os.getpid())
         try:
             future = self.pool.submit(run_remotely, self._shipped, order)
         except (BrokenExecutor, RuntimeError) as error:  # RuntimeError: it was shut down
-            raise DeepbandError(
-                f"the executor takes no more tasks: {type(error).__name__}: {error}. What was "
-                "recorded is kept. With `workers` instead of `executor`, workers may die."
-            ) from error
+            raise _broken(error) from error
         self._pending[future] = _Pending(order, time.monotonic())
         future.add_done_callback(self._done.put)
 
     def wait(self, seconds: float) -> Sequence[Ended]:
+        if self._fault is not None:
+            raise self._fault
         ended = []
         with suppress(queue.Empty):
             future = self._done.get(timeout=seconds)
             while True:
                 pending = self._pending.pop(future, None)
                 if pending is not None:
-                    ended.append(self._answered(future, pending))
+                    with self._faults():
+                        ended.append(self._answered(future, pending))
                 future = self._done.get_nowait()
         return ended + self._overdue()
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Keep an error that ends the run until the other results are taken."""
+        try:
+            yield
+        except DeepbandError as error:
+            self._fault = error
 
     def close(self) -> None:
         for future, pending in self._pending.items():
@@ -126,6 +141,8 @@ class FuturesExecutor:
             answer = future.result()
         except (ImportError, AttributeError, PickleError) as error:
             raise ObjectiveError([f"it cannot be loaded there: {error}"]) from error
+        except BrokenExecutor as error:  # nobody knows whose fault it was
+            raise _broken(error) from error
         except (Exception, CancelledError) as error:
             return self._lost(pending, f"WorkerDied: {type(error).__name__}: {error}")
         if isinstance(answer, Refused):
@@ -178,6 +195,13 @@ class FuturesExecutor:
         """Want a task's result no more: a worker without its job file leaves none."""
         order = pending.order
         self._outbox.job_file(order.task.job.key, order.token).unlink(missing_ok=True)
+
+
+def _broken(error: Exception) -> DeepbandError:
+    return DeepbandError(
+        f"the executor takes no more tasks: {type(error).__name__}: {error}. What was recorded is "
+        "kept. With `workers` instead of `executor`, workers may die."
+    )
 
 
 def _refusal(refused: Refused) -> DeepbandError:

@@ -56,6 +56,11 @@ class RayPool(Pool):
         self._owned = _connect(address)
         self.tasks = RayExecutor(resources or {})
         super().__init__(self.tasks, workers or 0)
+        if self.size() < 1:
+            self.close()
+            raise InputError(
+                f"the Ray cluster has not the resources {self.tasks.resources} for a single job."
+            )
 
     def size(self) -> int:
         import ray
@@ -89,10 +94,15 @@ def _connect(address: str | None) -> bool:
     except ImportError as error:
         raise InputError("Ray is not installed: pip install 'deepband[ray]'") from error
     if ray.is_initialized():
+        if address is not None:
+            raise InputError(
+                f"this process is connected to a Ray cluster already: give executor='ray', not "
+                f"{address!r}."
+            )
         return False
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
-    except ConnectionError as error:
+    except (ConnectionError, ValueError, RuntimeError) as error:
         raise InputError(
             f"no Ray cluster answers at {address}: {error}. Start one with `ray start --head`, or "
             "give 'ray' for this machine alone."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ class RemoteOrder:
     """The folder of the study, as the driver calls it."""
     probe: str
     """A file in it, by which others see that it is the same folder."""
+    driver: int
+    """The driver's process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +49,15 @@ class RanTwiceError(Exception):
     decide."""
 
 
-def run_remotely(shipped: bytes, order: RemoteOrder) -> Attempt | Refused:
+def run_remotely(shipped: bytes | Objective, order: RemoteOrder) -> Attempt | Refused:
     """Run a task. Where the study's folder can be seen, its result is also left there, and a sign
     of life while it runs."""
+    _leave_interrupts(order.driver)
     shared = (order.folder / order.probe).exists()
     if not shared and order.task.context is not None:
         return Refused(f"{socket.gethostname()} cannot see it", order.folder)
     try:
-        objective = _load(shipped)
+        objective = _load(shipped) if isinstance(shipped, bytes) else shipped
     except Exception as error:
         return Refused(f"{type(error).__name__}: {error}")
     if not shared:
@@ -70,10 +74,17 @@ def _run_shared(objective: Objective, order: RemoteOrder) -> Attempt:
     if place.exists():
         raise RanTwiceError(f"{place} is there already")
     with outbox.hold(key, order.token, order.seconds), beating(place):
-        attempt = perform(objective, order.task, interruptible=False)
+        attempt = perform(objective, order.task, interruptible=False, wanted=place.exists)
         with suppress(OSError):  # a full disk: the driver still gets the result itself
             outbox.put(attempt, order.token)
     return attempt
+
+
+def _leave_interrupts(driver: int) -> None:
+    """Leave Ctrl-C, which a terminal sends to all processes, to the driver."""
+    here = threading.current_thread() is threading.main_thread()
+    if here and os.getpid() != driver:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @lru_cache(maxsize=4)

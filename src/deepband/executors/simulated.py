@@ -25,7 +25,7 @@ class SimulatedExecutor:
     >>> simulated = SimulatedExecutor(workers=4, duration=lambda job: 60 * job.budget)
     >>> study.optimize(lambda config, budget: config["lr"], executor=simulated)
     >>> simulated.clock
-    1740.0
+    1560.0
     """
 
     objective: Objective

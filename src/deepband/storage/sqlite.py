@@ -152,7 +152,6 @@ class SqliteStorage:
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("PRAGMA foreign_keys = ON")
         except sqlite3.Error:
             connection.close()
             raise
