@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -174,16 +175,90 @@ def test_a_task_that_never_returns(
         client.restart()  # the thread that hangs
 
 
+def test_a_dask_node_that_is_lost(tmp_path: Path) -> None:
+    """A worker with its nanny, started apart from the cluster, all killed in the middle."""
+    from distributed import Client, LocalCluster
+
+    ledger, place = tmp_path / "ledger", tmp_path / "a.study"
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        node = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address),
+                *("--nthreads", "2", "--no-dashboard", "--local-directory", str(tmp_path)),
+            ],
+            start_new_session=True,
+            stderr=subprocess.DEVNULL,
+        )
+        wait_until(lambda: sum(client.nthreads().values()) == 3)
+
+        def lose() -> None:
+            wait_until(lambda: count(ledger) >= 4)
+            os.killpg(node.pid, signal.SIGKILL)
+
+        losing = threading.Thread(target=lose)
+        losing.start()
+        found = run_both(place, make_objective(ledger, seconds=0.3), executor=client)
+        losing.join()
+        assert node.wait() == -signal.SIGKILL
+        assert sum(client.nthreads().values()) == 1
+    assert found == undisturbed(tmp_path)
+    lines = ledger.read_text().splitlines()
+    assert len(lines) <= len(set(lines)) + 2  # what its two threads were doing
+
+
+def test_a_ray_node_that_is_lost(tmp_path: Path) -> None:
+    """A cluster of two nodes on this machine, of which one is killed in the middle."""
+    ledger, place = tmp_path / "ledger", tmp_path / "a.study"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import threading\n"
+        "import cloudpickle, ray, test_clusters\n"
+        "from pathlib import Path\n"
+        "from ray.cluster_utils import Cluster\n"
+        "cloudpickle.register_pickle_by_value(test_clusters)\n"
+        "place, ledger = Path(sys.argv[2]), Path(sys.argv[3])\n"
+        "cluster = Cluster(initialize_head=True, head_node_args={'num_cpus': 1})\n"
+        "node = cluster.add_node(num_cpus=2)\n"
+        "ray.init(address=cluster.address, log_to_driver=False)\n"
+        "def lose():\n"
+        "    test_clusters.wait_until(lambda: test_clusters.count(ledger) >= 4)\n"
+        "    cluster.remove_node(node, allow_graceful=False)\n"
+        "    ledger.with_suffix('.lost').touch()\n"
+        "threading.Thread(target=lose, daemon=True).start()\n"
+        "objective = test_clusters.make_objective(ledger, seconds=0.3)\n"
+        "test_clusters.run_both(place, objective, executor='ray')\n"
+    )
+    here = str(Path(__file__).parent)
+    subprocess.run(
+        [sys.executable, "-c", code, here, str(place), str(ledger)],
+        env=os.environ | {"PYTHONPATH": here},
+        check=True,
+        timeout=200,
+    )
+    assert (tmp_path / "ledger.lost").exists()
+    with open_study(place) as study:
+        assert list(canonical(study.state)) == undisturbed(tmp_path)
+
+
+def count(ledger: Path) -> int:
+    """How many evaluations were finished."""
+    return len(ledger.read_text().splitlines()) if ledger.exists() else 0
+
+
 def test_a_driver_killed_on_dask_and_the_study_finished_on_ray(
     dask: Any, ray_cluster: None, tmp_path: Path
 ) -> None:
     ledger, place = tmp_path / "ledger", tmp_path / "a.study"
     process = start_driver(place, ledger, address(dask))
-    wait_until(lambda: ledger.exists() and len(ledger.read_text().splitlines()) >= 6)
+    wait_until(lambda: count(ledger) >= 6)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    known = len(ledger.read_text().splitlines())
-    assert known < 22
+    assert count(ledger) < 22
     objective = make_objective(ledger, seconds=0.1)
     found = run_both(place, objective, executor="ray")
     assert found == undisturbed(tmp_path)

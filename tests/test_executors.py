@@ -99,6 +99,25 @@ def test_processes_of_the_standard_library() -> None:
         )
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("workers", [2, 7, 32])
+def test_any_number_of_processes_and_random_delays(workers: int, tmp_path: Path) -> None:
+    """Interrupted by a limit of time, too, and with work ahead."""
+
+    def delayed(config: dict[str, Any], budget: float) -> float:
+        time.sleep(random.Random().paretovariate(1.5) / 100)
+        return loss(config, budget)
+
+    alone, study = open_study(max_budget=27), open_study(tmp_path / "a.study", max_budget=27)
+
+    def run_in_pieces() -> None:
+        while not study.done:
+            study.optimize(delayed, workers=workers, ahead=True, max_seconds=1.5)
+
+    expected = run_twice(alone, lambda: alone.optimize(loss), "preserving")
+    assert run_twice(study, run_in_pieces, "preserving") == expected
+
+
 # Work ahead
 
 
