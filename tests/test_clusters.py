@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -297,6 +298,16 @@ def test_resources_that_nobody_has(dask: Any, ray_cluster: None, tmp_path: Path)
         study.optimize(objective, executor="ray", resources={"num_gpus": 1})
     with pytest.raises(InputError, match="connected to a Ray cluster already"):
         study.optimize(objective, executor="ray://10.255.255.1:10001")
+
+
+def test_the_example_of_the_docs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "clusters.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "example.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "'lr':" in done.stdout
 
 
 def test_no_cluster_there(tmp_path: Path) -> None:
