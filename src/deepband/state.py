@@ -221,11 +221,14 @@ class State:
         configs.extend(fact.configs)
 
     def _jobs_started(self, fact: JobsStarted) -> None:
-        current = [job for job in fact.jobs if not self.is_ahead(*job[:2])]
-        if len(current) < len(fact.jobs):
-            self.ahead.running.update(job for job in fact.jobs if self.is_ahead(*job[:2]))
-        for bracket, jobs in groupby(current, key=itemgetter(0)):
-            self.fronts[bracket].start([index for _, index, _ in jobs])
+        for bracket, same in groupby(fact.jobs, key=itemgetter(0)):
+            jobs = list(same)
+            if self.is_ahead(bracket, max(index for _, index, _ in jobs)):
+                ahead = {job for job in jobs if self.is_ahead(bracket, job[1])}
+                self.ahead.running |= ahead
+                jobs = [job for job in jobs if job not in ahead]
+            if jobs:
+                self.fronts[bracket].start([index for _, index, _ in jobs])
 
     def _job_released(self, fact: JobReleased) -> None:
         bracket, index, _ = fact.job

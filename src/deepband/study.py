@@ -255,7 +255,7 @@ class Study(Looking):
         state = self._state
         self._record([*self._drawer.missing(self._state, keys), JobsStarted(tuple(keys))])
         configs, budgets, study = state.configs, state.run.budgets, state.created.study
-        if any(rung >= len(budgets) for _, _, rung in keys):  # ahead, in the next run's new bracket
+        if max(keys)[0] >= len(budgets):  # ahead, in the next run's new bracket
             budgets = state.schedule.deepened().job_budgets(state.created.integer_budgets)
         return [
             Job(bracket, index, rung, budgets[rung], dict(configs[bracket][index]), study)
