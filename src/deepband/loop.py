@@ -182,13 +182,14 @@ class Loop:
     def _fill(self) -> None:
         """Start as many jobs as there is room for."""
         while not self._stopping and self.executor.free and (job := self.study.ask()):
+            self._running[job.key] = job
             task = self._task(job)
             begun = task.context.previous_budget if task.context else 0
             if self._losses[job.key] or self.limits.spend(job.budget - begun):
-                self._start(task)
+                self.executor.submit(task)
             else:
                 self._stopping = True
-                self.study.release(job)
+                self._hand_back(job)
 
     def _fill_ahead(self) -> None:
         """Start jobs of the next run for which the current one, not done yet, has no use."""
@@ -197,15 +198,17 @@ class Loop:
             if key is None:
                 return
             for job in self.study.reserve([key]):
-                if not self.limits.spend_ahead(job.budget, cost_left(self.study.state)):
-                    self.study.release(job)
+                self._running[job.key] = job
+                if self.limits.spend_ahead(job.budget, cost_left(self.study.state)):
+                    self.executor.submit(self._task(job))
+                else:
                     self._ahead = iter(())
-                    return
-                self._start(self._task(job))
+                    self._hand_back(job)
 
-    def _start(self, task: Task) -> None:
-        self._running[task.job.key] = task.job
-        self.executor.submit(task)
+    def _hand_back(self, job: Job) -> None:
+        """Offer a job again that was not started."""
+        del self._running[job.key]
+        self.study.release(job)
 
     def _settle(self) -> bool:
         """When nothing runs: tell what is in doubt, if more may then be done."""
