@@ -329,3 +329,17 @@ def test_an_objective_that_removes_its_folder(tmp_path: Path) -> None:
     with deepband.open_study(tmp_path / "a.study", space={"x": (0.0, 1.0)}, max_budget=3) as study:
         study.optimize(objective)
         assert study.done
+
+
+def test_a_job_whose_folder_cannot_be_made_is_offered_again(tmp_path: Path) -> None:
+    def train(config: dict[str, Any], budget: float, context: Context) -> float:
+        return float(config["x"])
+
+    with deepband.open_study(tmp_path / "a.study", space={"x": (0.0, 1.0)}, max_budget=3) as study:
+        study.files.mkdir(exist_ok=True)
+        (study.files / "checkpoints").touch()
+        with pytest.raises(deepband.StorageError, match="cannot hold checkpoints"):
+            study.optimize(train)
+        (study.files / "checkpoints").unlink()
+        study.optimize(train)
+        assert study.done
