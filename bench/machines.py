@@ -7,6 +7,8 @@ python bench/machines.py
 from __future__ import annotations
 
 import heapq
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -134,23 +136,37 @@ def driver_simulated(workers: int = 512, max_budget: int = 32768) -> tuple[int, 
 
 
 def driver_dask(folder: Path) -> tuple[int, float, float]:
-    """Jobs that do nothing on four Dask workers: the wall and the driver's own seconds for each."""
-    from distributed import Client, LocalCluster
+    """Jobs that do nothing on four Dask workers, with a scheduler in a process of its own: the wall
+    and the driver's own seconds for each."""
+    from distributed import Client
 
-    with (
-        LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-        deepband.open_study(folder / "dask.study", space=SPACE, max_budget=243) as study,
-    ):
-        start, own = time.perf_counter(), time.process_time()
-        study.optimize(nothing, executor=client)
-        jobs = study.runs[0].evaluations
-        return jobs, (time.perf_counter() - start) / jobs, (time.process_time() - own) / jobs
+    file = folder / "scheduler.json"
+    engine = [sys.executable, "-m"]
+    common = ["--scheduler-file", str(file), "--no-dashboard"]
+    scheduler = [*engine, "distributed.cli.dask_scheduler", "--port", "0", *common]
+    worker = [*engine, "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny", *common]
+    processes = [
+        subprocess.Popen(each, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for each in (scheduler, worker, worker, worker, worker)
+    ]
+    try:
+        with (
+            Client(scheduler_file=str(file), set_as_default=False) as client,
+            deepband.open_study(folder / "dask.study", space=SPACE, max_budget=243) as study,
+        ):
+            client.wait_for_workers(4)
+            start, own = time.perf_counter(), time.process_time()
+            study.optimize(nothing, executor=client)
+            jobs = study.runs[0].evaluations
+            return jobs, (time.perf_counter() - start) / jobs, (time.process_time() - own) / jobs
+    finally:
+        for process in processes:
+            process.kill()
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory(dir=".") as name:
-        folder = Path(name)
+        folder = Path(name).resolve()
         rows = [[f"{WORKERS} sleeping workers, {SECONDS} s at best", "27", "81"]]
         real = [sleeping(folder, top, ahead=False) for top in (27, 81)]
         virtual = [simulated(top) for top in (27, 81)]
