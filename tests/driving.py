@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -48,3 +49,11 @@ def finish(study: Study, objective: Objective, order: random.Random | None = Non
         study.tell_all([(job, objective(job)) for job in told])
         done += told
     return done
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait for something that must come about, however slow the machine is."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.01)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 import deepband
 from deepband import InputError, Study
 from deepband.export import canonical
+from driving import wait_until
 
 pytestmark = [
     pytest.mark.heavy,
@@ -100,7 +101,9 @@ def dask() -> Iterator[Any]:
 def ray_cluster() -> Iterator[None]:
     import ray
 
-    ray.init(num_cpus=3, log_to_driver=False, include_dashboard=False, logging_level="ERROR")
+    ray.init(
+        "local", num_cpus=3, log_to_driver=False, include_dashboard=False, logging_level="ERROR"
+    )
     yield
     ray.shutdown()
 
@@ -233,6 +236,8 @@ def test_a_ray_node_that_is_lost(tmp_path: Path) -> None:
         "threading.Thread(target=lose, daemon=True).start()\n"
         "objective = test_clusters.make_objective(ledger, seconds=0.3)\n"
         "test_clusters.run_both(place, objective, executor='ray')\n"
+        "ray.shutdown()\n"
+        "cluster.shutdown()\n"
     )
     here = str(Path(__file__).parent)
     subprocess.run(
@@ -281,13 +286,6 @@ def start_driver(place: Path, ledger: Path, executor: str) -> subprocess.Popen[b
         [sys.executable, "-c", code, here, str(place), str(ledger), executor],
         env=os.environ | {"PYTHONPATH": here},
     )
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)
 
 
 def test_resources_that_nobody_has(dask: Any, ray_cluster: None, tmp_path: Path) -> None:

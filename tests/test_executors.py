@@ -32,6 +32,7 @@ from deepband.forecast import forecast
 from deepband.hyperband import jobs_ahead
 from deepband.schedule import Schedule
 from deepband.strategies import STRATEGIES
+from driving import wait_until
 
 SPACE = {"x": (0.0, 1.0)}
 
@@ -574,10 +575,7 @@ def test_ctrl_c_is_no_verdict_of_a_worker(tmp_path: Path) -> None:
         [sys.executable, str(script)], cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE
     )
     jobs = tmp_path / "a.study.files" / "jobs"
-    end = time.monotonic() + 60
-    while not (jobs.exists() and len(list(jobs.glob("[0-9]*"))) == 3):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_until(lambda: len(list(jobs.glob("[0-9]*"))) == 3)
     time.sleep(1.0)  # at least one job each
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
@@ -602,10 +600,7 @@ def test_a_driver_killed_with_work_ahead(tmp_path: Path) -> None:
     )
     process = subprocess.Popen([sys.executable, str(script)], cwd=tmp_path, start_new_session=True)
     jobs = tmp_path / "a.study.files" / "jobs"
-    end = time.monotonic() + 60
-    while not (jobs.exists() and len(list(jobs.glob("[0-9]*"))) == 8):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_until(lambda: len(list(jobs.glob("[0-9]*"))) == 8)
     process.kill()
     process.wait()
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +32,7 @@ from deepband.cli import main
 from deepband.samplers import Uniform
 from deepband.schedule import Schedule
 from deepband.space import Space
+from driving import wait_until
 from surrogates import DATA, data, needs_data
 
 SLICE = Path(__file__).with_name("paper_slice.json")
@@ -284,13 +284,6 @@ def is_alive(session: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_until(condition: Any, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.005)
 
 
 @needs_data
