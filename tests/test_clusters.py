@@ -137,6 +137,18 @@ def test_ray_gives_the_same_study(ray_cluster: None, tmp_path: Path, ahead: bool
         check_once(ledger, place)
 
 
+@pytest.mark.parametrize("workers", [1, 2, 7, 32])
+@pytest.mark.parametrize("cluster", ["dask", "ray"])
+def test_any_number_of_places(
+    dask: Any, ray_cluster: None, tmp_path: Path, cluster: str, workers: int
+) -> None:
+    executor = dask if cluster == "dask" else "ray"
+    objective = make_objective(tmp_path / "ledger")
+    found = run_both(tmp_path / "a.study", objective, executor=executor, workers=workers)
+    assert found == undisturbed(tmp_path)
+    check_once(tmp_path / "ledger", tmp_path / "a.study")
+
+
 def test_resources_of_ray(ray_cluster: None, tmp_path: Path) -> None:
     """Two of three processors a job: no two at once."""
     objective = make_objective(tmp_path / "ledger", seconds=0.1)

@@ -562,8 +562,12 @@ def test_ctrl_c_is_no_verdict_of_a_worker(tmp_path: Path) -> None:
         "import time\n"
         "from concurrent.futures import ProcessPoolExecutor\n"
         "from multiprocessing import get_context\n"
+        "from pathlib import Path\n"
+        "from uuid import uuid4\n"
         "import deepband\n"
+        f"here = Path({str(tmp_path)!r})\n"
         "def train(config, budget):\n"
+        "    (here / f'begun-{uuid4()}').touch()\n"
         "    time.sleep(0.5)\n"
         "    return config['x']\n"
         "if __name__ == '__main__':\n"
@@ -574,9 +578,7 @@ def test_ctrl_c_is_no_verdict_of_a_worker(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, str(script)], cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE
     )
-    jobs = tmp_path / "a.study.files" / "jobs"
-    wait_until(lambda: len(list(jobs.glob("[0-9]*"))) == 3)
-    time.sleep(1.0)  # at least one job each
+    wait_until(lambda: len(list(tmp_path.glob("begun-*"))) > 6)  # so some have ended
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
     with open_study(tmp_path / "a.study", seed=0) as study:
@@ -590,19 +592,24 @@ def test_a_driver_killed_with_work_ahead(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import time\n"
+        "from pathlib import Path\n"
+        "from uuid import uuid4\n"
         "import deepband\n"
+        f"here = Path({str(tmp_path)!r})\n"
         "def slow(config, budget):\n"
-        "    time.sleep(3)\n"
+        "    (here / f'begun-{uuid4()}').touch()\n"
+        "    while not (here / 'go').exists():\n"
+        "        time.sleep(0.02)\n"
         "    return config['x']\n"
         "if __name__ == '__main__':\n"
         "    study = deepband.open_study('a.study', space={'x': (0.0, 1.0)}, max_budget=3)\n"
         "    study.optimize(slow, workers=8, ahead=True)\n"
     )
     process = subprocess.Popen([sys.executable, str(script)], cwd=tmp_path, start_new_session=True)
-    jobs = tmp_path / "a.study.files" / "jobs"
-    wait_until(lambda: len(list(jobs.glob("[0-9]*"))) == 8)
+    wait_until(lambda: len(list(tmp_path.glob("begun-*"))) == 8)
     process.kill()
     process.wait()
+    (tmp_path / "go").touch()
 
     def quick_loss(config: dict[str, Any], budget: float) -> float:
         return float(config["x"])

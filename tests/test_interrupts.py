@@ -21,6 +21,8 @@ space = {"x": (0.0, 1.0)}
 
 def steady(config, budget):
     time.sleep(0.5)
+    with open("ledger", "a") as ledger:
+        ledger.write(f"{config['x']} {budget}\\n")
     return config["x"]
 
 def deaf(config, budget):
@@ -137,24 +139,22 @@ study.optimize(lambda config, budget: time.sleep(60))
     assert finishes(folder)
 
 
-def kill_driver(folder: Path, workers: int = 2) -> None:
+def kill_driver(folder: Path, workers: int = 2) -> list[Running]:
+    """What was running then, and goes on."""
     process = start(folder, "steady", workers)
-    wait_until_running(folder, process, workers)
+    running = wait_until_running(folder, process, workers)
     process.kill()
     process.wait()
+    return running
 
 
 def test_a_new_driver_waits_for_what_orphans_run(folder: Path) -> None:
-    kill_driver(folder)
-    orphans = Outbox(folder / "a.study.files").running()
-    assert len(orphans) == 2
+    orphans = kill_driver(folder)
     process = start(folder, "steady", 2, "--max-cost", "2")
     process.wait(timeout=60)
-    evaluations = deepband.open_study(folder / "a.study").evaluations
-    found = {(each.bracket, each.index, each.rung): each for each in evaluations}
-    for orphan in orphans:
-        # It took as long as one evaluation does: it was waited for, and not run again.
-        assert found[orphan.key].seconds == pytest.approx(0.5, abs=0.4)
+    assert {orphan.key for orphan in orphans} <= known(folder)
+    evaluated = (folder / "ledger").read_text().splitlines()
+    assert len(evaluated) == len(set(evaluated))  # waited for, and not run again
     assert list((folder / "a.study.files" / "outbox").iterdir()) == []
     assert no_jobs_left(folder)
 
@@ -171,8 +171,7 @@ def test_results_that_came_while_no_driver_was_there_are_taken_in(folder: Path) 
 
 
 def test_orphans_can_be_given_up_and_their_late_results_are_refused(folder: Path) -> None:
-    kill_driver(folder)
-    orphans = Outbox(folder / "a.study.files").running()
+    orphans = kill_driver(folder)
     with deepband.open_study(folder / "a.study") as study:
         start_time = time.monotonic()
         study.optimize(lambda config, budget: 7.0, max_cost=4, wait=False)
