@@ -19,8 +19,8 @@ import optuna
 
 import deepband
 from deepband.executors.simulated import SimulatedExecutor
-from deepband.report import table
 from deepband.schedule import Schedule
+from deepband.texts import table
 
 SPACE = {"x": (0.0, 1.0)}
 WORKERS = 8

@@ -17,15 +17,16 @@ SOURCE = ROOT / "src" / "deepband"
 
 LAYERS = [
     {"errors"},
-    {"schedule", "facts"},
+    {"schedule", "facts", "texts"},
     {"records", "results", "strategies", "theory", "space"},
     {"state"},
     {"hyperband", "samplers", "storage", "checkpoints", "outbox", "interrupts"},
     {"objective", "orphans"},
-    {"quote", "explain", "report", "executors"},
+    {"quote", "explain", "report", "rows", "executors"},
     {"loop"},
     {"running"},
-    {"drawing", "export"},
+    {"drawing", "export", "stability", "importance"},
+    {"plots"},
     {"looking"},
     {"study"},
     {"opening", "forecast"},
@@ -37,7 +38,7 @@ LAYERS = [
 """A module imports from lower layers only, or from within its own folder."""
 
 PURE = {"errors", "schedule", "facts", "records", "results", "strategies", "state", "hyperband"}
-PURE |= {"quote", "explain", "report", "theory", "export"}
+PURE |= {"quote", "explain", "report", "rows", "theory", "export", "texts"}
 IMPURE = {"random", "secrets", "time", "datetime", "os", "pathlib", "sqlite3"}
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import os
 import random
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+import deepband
 from deepband.checkpoints import read_keep
 from deepband.drawing import Drawer
 from deepband.facts import (
@@ -27,7 +30,7 @@ from deepband.facts import (
 from deepband.samplers import Uniform
 from deepband.space import Space
 from deepband.state import State
-from deepband.storage import MemoryStorage, SqliteStorage, Storage
+from deepband.storage import MemoryStorage, SqliteStorage, Storage, state_of
 from deepband.study import Study
 from driving import finish, noisy
 
@@ -149,3 +152,108 @@ def test_a_file_descriptor_is_not_left_behind(tmp_path: Path) -> None:
         storage.append(FACTS[:2] if not storage.path.exists() else [FACTS[2]])
         storage.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_news_are_what_came_since(tmp_path: Path) -> None:
+    """A reader that follows a driver commit by commit always has what a new one would read."""
+    place = tmp_path / "a.study"
+    driver = deepband.open_study(place, space={"x": (0.0, 1.0)}, max_budget=9)
+    reader = SqliteStorage(place)
+    state = state_of(reader)
+    assert reader.news(state) == []
+    draw, objective = random.Random(3), noisy(3, failures=0.2)
+    for strategy in (None, "discarding", "preserving"):
+        if strategy:
+            driver.deepen(strategy)
+        while jobs := driver.ask_all():
+            draw.shuffle(jobs)
+            for job in jobs:
+                driver.tell(job, objective(job))
+                if draw.random() < 0.3:
+                    follow(reader, state)
+    follow(reader, state)
+    assert len(state.runs) == 3
+    assert len(driver.evaluations) == sum(map(len, state.results.values()))
+
+
+def follow(reader: SqliteStorage, state: State) -> None:
+    news = reader.news(state)
+    assert news is not None
+    state.apply(news)
+    whole = state_of(SqliteStorage(reader.path))
+    assert state.results == whole.results
+    assert state.configs == whole.configs
+    assert state.fronts == whole.fronts
+    assert state.runs == whole.runs
+    assert state.leaders == whole.leaders
+
+
+def test_news_with_work_ahead(tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    driver = deepband.open_study(place, space={"x": (0.0, 1.0)}, max_budget=3)
+    reader = SqliteStorage(place)
+    state = state_of(reader)
+    driver.optimize(lambda config, budget: config["x"], workers=2, ahead=True)
+    follow(reader, state)
+    driver.deepen("efficient")
+    driver.optimize(lambda config, budget: config["x"])
+    follow(reader, state)
+
+
+def test_news_are_none_when_something_was_taken_back(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "a.study")
+    storage.lock()
+    storage.append(FACTS[:-2])
+    reader = SqliteStorage(storage.path)
+    state = state_of(reader)
+    storage.append(FACTS[-2:])
+    assert reader.news(state) is None
+    state = state_of(reader)
+    assert reader.news(state) == []
+    storage.append([JobFinished(0, 3, 0, 0, 0.5)])
+    assert reader.news(state) == [
+        ObjectiveNamed("train.py:objective"),
+        JobFinished(0, 3, 0, 0, 0.5),
+    ]
+
+
+def test_news_are_none_when_it_is_another_study(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        study = deepband.open_study(tmp_path / name, space={"x": (0.0, 1.0)}, max_budget=3)
+        finish(study, noisy(1))
+        study.close()
+    reader = SqliteStorage(tmp_path / "a")
+    state = state_of(reader)
+    (tmp_path / "b").replace(tmp_path / "a")
+    assert reader.news(state) is None
+
+
+def make_old(place: Path) -> None:
+    """A file as it was written before format 2."""
+    with closing(sqlite3.connect(place)) as connection:
+        connection.executescript(
+            "DROP INDEX evaluations_by_commit;"
+            "ALTER TABLE evaluations DROP COLUMN commits;"
+            "ALTER TABLE studies DROP COLUMN reopened;"
+            "PRAGMA user_version = 1;"
+        )
+
+
+def test_a_file_of_format_1_is_read_and_written(tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    with deepband.open_study(place, space={"x": (0.0, 1.0)}, max_budget=3) as study:
+        job = study.ask()
+        assert job
+        study.tell(job, 0.5)
+    make_old(place)
+    reader = SqliteStorage(place)
+    state = state_of(reader)
+    assert reader.news(state) is None
+    with deepband.open_study(place) as study:
+        assert len(study.evaluations) == 1
+        finish(study, noisy(1))
+    assert reader.news(state) is not None
+    whole = state_of(SqliteStorage(place))
+    assert sum(map(len, whole.results.values())) == 6
+    with closing(sqlite3.connect(place)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)

@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any
 
 import deepband
-from deepband.report import table
 from deepband.schedule import as_number
+from deepband.texts import table
 
 space: dict[str, Any] = {
     "layers": (1, 3),

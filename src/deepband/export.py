@@ -12,6 +12,7 @@ from typing import Any
 from deepband import report
 from deepband.records import Evaluation
 from deepband.state import State
+from deepband.texts import printable
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How a cell begins that a spreadsheet would compute."""
@@ -72,11 +73,6 @@ def kind_of_failure(evaluation: Evaluation) -> str | None:
 
 
 FORMATS = {"csv": table, "jsonl": jsonl}
-
-
-def printable(text: str) -> str:
-    """A text without anything that could move a cursor, ring, colour or turn the writing round."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _number(value: float | None) -> float | str | None:

@@ -18,12 +18,14 @@ from deepband import quote as quoting
 from deepband.checkpoints import Checkpoints, Keep, retraining_cost
 from deepband.drawing import Drawer
 from deepband.errors import SmallSpaceWarning, UnfinishedError
+from deepband.plots import Plots
 from deepband.records import Evaluation
 from deepband.schedule import Budget, as_number
 from deepband.space import Space
 from deepband.state import State
 from deepband.storage import SqliteStorage, Storage
 from deepband.strategies import strategy_named
+from deepband.texts import html_table
 
 
 class Looking:
@@ -45,10 +47,29 @@ class Looking:
             f"{hyperband.open_jobs(self._state)} jobs open>"
         )
 
+    def _repr_html_(self) -> str:
+        """The brackets and rungs of the current run, for a notebook."""
+        status = report.status(self._state)
+        header, *rows = report.grid(status)
+        where = "done" if status.done else f"{status.open} jobs open"
+        found = "nothing yet" if self.best is None else f"{self.best.value:.6g}"
+        caption = f"{self.name}: run {status.run}, max_budget {self.max_budget:.10g}, {where}, "
+        return html_table(f"{caption}best {found}", header, rows)
+
     @property
     def state(self) -> State:
         """All that is known, for reports: to be read, not changed."""
         return self._state
+
+    @property
+    def name(self) -> str:
+        """That of its file, or "in memory"."""
+        return self._storage.path.name if isinstance(self._storage, SqliteStorage) else "in memory"
+
+    @property
+    def plot(self) -> Plots:
+        """Plots, with Matplotlib: `study.plot.brackets()` and others."""
+        return Plots(self)
 
     @property
     def maximize(self) -> bool:

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from deepband.schedule import Cell, Schedule, as_number
 from deepband.state import State
+from deepband.texts import html_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +68,37 @@ class Quote:
         return self.cost.low == self.cost.high
 
     def __str__(self) -> str:
+        lines = (f"  {name:12}  {text}" for name, text in self.lines())
+        return "\n".join([self.title, *lines])
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, ("", ""), self.lines())
+
+    @property
+    def title(self) -> str:
+        """What is quoted, in a line."""
+        budgets = f"max_budget {self.old_max_budget:.10g} to {self.max_budget:.10g}"
+        return f"deepening {self.strategy!r}, {budgets}"
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What it re-uses, adds and costs: names and texts."""
+        reused = f"{_span(*self.evaluations_reused)} of {self.evaluations_known} evaluations"
         lines = [
-            f"deepening {self.strategy!r}, max_budget {self.old_max_budget:.10g} "
-            f"to {self.max_budget:.10g}",
-            f"  re-used       {self.configs_reused} configs, "
-            f"{_span(*self.evaluations_reused)} of {self.evaluations_known} evaluations",
-            f"  new           {self.configs_new} configs, "
-            f"{_span(*self.evaluations_new)} evaluations",
+            ("re-used", f"{self.configs_reused} configs, {reused}"),
+            ("new", f"{self.configs_new} configs, {_span(*self.evaluations_new)} evaluations"),
         ]
         for name, price in (("cost", self.cost), ("cost resumed", self.cost_resumed)):
+            alone = f"{_percent(price.of_fresh)} of a fresh run ({_show(price.fresh)})"
+            lines.append((name, f"{_span(price.low, price.high)}, {alone}"))
             low, high = price.spent + price.low, price.spent + price.high
-            lines += [
-                f"  {name:12}  {_span(price.low, price.high)}, {_percent(price.of_fresh)} "
-                f"of a fresh run ({_show(price.fresh)})",
-                f"    in all      {_span(low, high)}, {_percent(price.of_scratch)} "
-                f"of every run from scratch ({_show(price.scratch)})",
-            ]
+            scratch = f"of every run from scratch ({_show(price.scratch)})"
+            lines.append(
+                ("  in all", f"{_span(low, high)}, {_percent(price.of_scratch)} {scratch}")
+            )
         if self.retraining:
-            lines.append(f"  retraining    up to {_show(self.retraining)}, for want of checkpoints")
-        return "\n".join(lines)
+            text = f"up to {_show(self.retraining)}, for want of checkpoints"
+            lines.append(("retraining", text))
+        return lines
 
 
 def quote(state: State, strategy: str, schedule: Schedule) -> Quote:

@@ -13,6 +13,7 @@ from deepband.facts import JobFinished
 from deepband.records import Evaluation
 from deepband.schedule import Cell, Schedule, as_number
 from deepband.state import Run, State
+from deepband.texts import table
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +57,6 @@ class Plan:
             "continues from the rung below)"
         )
         return f"{table(rows)}\n{total}"
-
-
-def table(rows: list[list[str]]) -> str:
-    """Rows of texts as aligned columns, the first to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
-        "  ".join(
-            [row[0].ljust(widths[0])]
-            + [text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True)]
-        )
-        for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def plan(state: State) -> Plan:
@@ -228,6 +216,17 @@ def _cell_status(state: State, bracket: int, rung: int) -> CellStatus:
         evaluated=len(arrived & state.results[bracket, rung].keys()),
         places=len(arrived) or state.schedule.places(bracket, rung),
     )
+
+
+def grid(status: Status) -> list[list[str]]:
+    """How far each rung of each bracket is, as texts: a header, then budgets and brackets."""
+    budgets = {cell.rung: cell.budget for cell in status.cells}
+    lines = [["rung", *(str(rung) for rung in budgets)]]
+    lines.append(["budget", *(f"{budget:.6g}" for budget in budgets.values())])
+    for bracket in budgets:
+        row = {c.rung: f"{c.evaluated}/{c.places}" for c in status.cells if c.bracket == bracket}
+        lines.append([f"bracket {bracket}", *(row.get(rung, "") for rung in budgets)])
+    return lines
 
 
 def cost_left(state: State) -> Fraction:

@@ -1,6 +1,6 @@
 """The command line: one command a method of a study."""
 
-from deepband.cli import paper, reading, running
+from deepband.cli import paper, reading, running, showing
 from deepband.cli.group import main
 
-__all__ = ["main", "paper", "reading", "running"]
+__all__ = ["main", "paper", "reading", "running", "showing"]

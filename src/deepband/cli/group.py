@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 import deepband
-from deepband.export import printable
 from deepband.strategies import STRATEGIES
+from deepband.texts import printable
 
 USAGE, HELD, INTERRUPTED = 2, 75, 130
 Command = Callable[..., None]
@@ -79,6 +79,14 @@ def open_existing(path: Path) -> deepband.Study:
     if not path.exists():
         raise deepband.InputError(f"there is no study {path}. `deepband run` makes one.")
     return deepband.open_study(path)
+
+
+def output_path(output: Path, study: Path) -> Path:
+    """A file that may be written: not one of the study's own."""
+    output, study = output.absolute(), study.absolute()
+    if output.name.startswith(study.name) and output.parent.samefile(study.parent):
+        raise deepband.InputError(f"{output} belongs to the study: give another file.")
+    return output
 
 
 def _code(error: deepband.DeepbandError) -> int:

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from deepband import report
 from deepband.cli.text import describe, describe_status, say
-from deepband.export import printable
 from deepband.schedule import as_number
 from deepband.study import Study
+from deepband.texts import printable
 
 SECONDS_A_LINE, SECONDS_A_PAGE = 5.0, 0.25
 

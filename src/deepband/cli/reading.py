@@ -20,6 +20,7 @@ from deepband.cli.group import (
     json_option,
     main,
     open_existing,
+    output_path,
     study_argument,
 )
 from deepband.cli.text import describe, describe_forecasts, describe_status, say, say_json
@@ -145,12 +146,8 @@ def export(study: Path, kind: str, canonical: bool, output: Path | None) -> None
     if output is None:
         click.echo(text, nl=False)
         return
-    if output.absolute().name.startswith(study.name) and output.absolute().parent.samefile(
-        study.absolute().parent
-    ):
-        raise InputError(f"{output} belongs to the study: give another file.")
     try:
-        output.write_text(text)
+        output_path(output, study).write_text(text)
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error}.") from error
 

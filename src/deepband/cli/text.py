@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any
 
 import click
 
-from deepband.export import printable
 from deepband.forecast import Forecast
 from deepband.records import Evaluation
-from deepband.report import Status, table
+from deepband.report import Status, grid
 from deepband.schedule import as_number
+from deepband.texts import printable, table
 
 
 def say(text: object) -> None:
@@ -52,7 +52,7 @@ def describe_status(status: Status) -> str:
             f"known    {status.evaluations} evaluations{failed}{ahead}",
             f"budget   {spent} spent in this run, {left} left",
             "",
-            table(list(_grid(status))),
+            table(grid(status)),
         ]
     )
 
@@ -77,15 +77,6 @@ def _span_of_time(seconds: float) -> str:
     minutes = round(seconds / 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
-
-
-def _grid(status: Status) -> Iterable[list[str]]:
-    budgets = {cell.rung: cell.budget for cell in status.cells}
-    yield ["rung", *(str(rung) for rung in budgets)]
-    yield ["budget", *(f"{budget:.6g}" for budget in budgets.values())]
-    for bracket in budgets:
-        row = {c.rung: f"{c.evaluated}/{c.places}" for c in status.cells if c.bracket == bracket}
-        yield [f"bracket {bracket}", *(row.get(rung, "") for rung in budgets)]
 
 
 def _plain(value: Any) -> Any:

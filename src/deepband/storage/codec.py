@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby
 from operator import itemgetter
@@ -27,7 +27,7 @@ from deepband.facts import (
     StudyCreated,
 )
 
-FORMAT = 1
+FORMAT = 2
 APPLICATION = 0x44454550  # "DEEP"
 
 SCHEMA = f"""
@@ -46,7 +46,8 @@ CREATE TABLE studies (
     space TEXT NOT NULL,
     objective TEXT,
     created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
-    commits INTEGER NOT NULL DEFAULT 0
+    commits INTEGER NOT NULL DEFAULT 0,
+    reopened INTEGER NOT NULL DEFAULT 0 -- the last commit that took evaluations back
 ) STRICT;
 CREATE TABLE runs (
     run INTEGER PRIMARY KEY,
@@ -72,16 +73,25 @@ CREATE TABLE evaluations (
     resumed_from INTEGER,
     curve TEXT,
     finished TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    commits INTEGER NOT NULL DEFAULT 0, -- the commit that it came with
     PRIMARY KEY (bracket, "index", rung),
     FOREIGN KEY (bracket, "index") REFERENCES configs (bracket, "index")
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX evaluations_by_commit ON evaluations (commits);
 """
+FROM_1 = """
+ALTER TABLE studies ADD COLUMN reopened INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE evaluations ADD COLUMN commits INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX evaluations_by_commit ON evaluations (commits);
+PRAGMA user_version = 2;
+"""
+"""What makes a file of format 1 one of format 2."""
 THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
 
 
-def write(connection: sqlite3.Connection, fact: Fact) -> None:
-    """Write one fact within the current transaction."""
-    _WRITE[type(fact)](connection, fact)
+def write(connection: sqlite3.Connection, fact: Fact, commit: int) -> None:
+    """Write one fact within the current transaction, which is the commit of that number."""
+    _WRITE[type(fact)](connection, fact, commit)
 
 
 def read(connection: sqlite3.Connection) -> Iterator[Fact]:
@@ -90,22 +100,62 @@ def read(connection: sqlite3.Connection) -> Iterator[Fact]:
     yield created
     if objective is not None:
         yield ObjectiveNamed(objective)
-    evaluations = groupby(_evaluations(connection), key=itemgetter(3))
-    results = next(evaluations, None)
-    for run, max_budget, strategy in connection.execute(
-        "SELECT run, max_budget, strategy FROM runs ORDER BY run"
-    ):
-        yield RunStarted(run, Fraction(max_budget), strategy)
-        if results is not None and results[0] == run:
-            yield from (JobFinished(*row) for row in results[1])
-            results = next(evaluations, None)
-    if results is not None:  # ahead of the next run
-        yield from (JobFinished(*row) for row in results[1])
+    yield from _runs(connection, 0, _evaluations(connection))
+    yield from _drawn(connection)
+
+
+def read_since(
+    connection: sqlite3.Connection, commit: int, runs: int, drawn: Sequence[int]
+) -> Iterator[Fact]:
+    """The facts after a commit, for a state that knows so many runs, and so many configs of each
+    bracket."""
+    _, objective = _study(connection)
+    if objective is not None:
+        yield ObjectiveNamed(objective)
+    yield from _runs(connection, runs, _evaluations(connection, "WHERE commits > ?", commit))
+    for bracket, first in enumerate(drawn):
+        where = 'WHERE bracket = ? AND "index" >= ?'
+        yield from _drawn(connection, where, bracket, first, first=first)
+    yield from _drawn(connection, "WHERE bracket >= ?", len(drawn))
+
+
+def is_grown(connection: sqlite3.Connection, study: str, commit: int) -> bool:
+    """Whether this is the study that it was at a commit, with nothing taken back since then."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < 2:  # it does not say what came when
+        return False
+    row = connection.execute("SELECT study, commits, reopened FROM studies").fetchone()
+    return bool(row[0] == study and row[1] >= commit >= row[2])
+
+
+def _runs(
+    connection: sqlite3.Connection, known: int, evaluations: Iterator[tuple[Any, ...]]
+) -> Iterator[Fact]:
+    """Runs that are not known, and evaluations after the start of their run. What is ahead of the
+    next run comes last."""
+    rows = connection.execute("SELECT run, max_budget, strategy FROM runs ORDER BY run").fetchall()
+    for run, told in groupby(evaluations, key=itemgetter(3)):
+        while known < len(rows) and known <= run:
+            yield _run_started(rows[known])
+            known += 1
+        yield from (JobFinished(*row) for row in told)
+    yield from map(_run_started, rows[known:])
+
+
+def _run_started(row: tuple[int, str, str | None]) -> RunStarted:
+    run, max_budget, strategy = row
+    return RunStarted(run, Fraction(max_budget), strategy)
+
+
+def _drawn(
+    connection: sqlite3.Connection, where: str = "", *given: int, first: int = 0
+) -> Iterator[ConfigsDrawn]:
+    """The configs of every bracket, from an index on."""
     rows = connection.execute(
-        'SELECT bracket, "index", config FROM configs ORDER BY bracket, "index"'
+        f'SELECT bracket, "index", config FROM configs {where} ORDER BY bracket, "index"', given
     )
     for bracket, drawn in groupby(rows, key=itemgetter(0)):
-        yield ConfigsDrawn(bracket, 0, tuple(_configs(drawn)))
+        yield ConfigsDrawn(bracket, first, tuple(_configs(drawn, first)))
 
 
 def check_storable(space: Mapping[str, Any]) -> None:
@@ -159,19 +209,22 @@ def _study(connection: sqlite3.Connection) -> tuple[StudyCreated, str | None]:
     return created, objective
 
 
-def _configs(rows: Iterable[tuple[int, int, str]]) -> Iterator[Config]:
-    for wanted, (bracket, index, text) in enumerate(rows):
+def _configs(rows: Iterable[tuple[int, int, str]], first: int) -> Iterator[Config]:
+    for wanted, (bracket, index, text) in enumerate(rows, first):
         config = json.loads(text)
         if index != wanted or not isinstance(config, dict):
             raise FactError(f"config {wanted} of bracket {bracket} is missing or no object")
         yield config
 
 
-def _evaluations(connection: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
+def _evaluations(
+    connection: sqlite3.Connection, where: str = "", *given: int
+) -> Iterator[tuple[Any, ...]]:
     """By run, from the starting rungs up, so that every front can climb while it is read."""
     rows = connection.execute(
         'SELECT bracket, "index", rung, run, loss, error, metrics, seconds, resumed_from, curve '
-        'FROM evaluations ORDER BY run, bracket, rung, "index"'
+        f'FROM evaluations {where} ORDER BY run, bracket, rung, "index"',
+        given,
     )
     for row in rows:
         *plain, metrics, seconds, resumed_from, curve = row
@@ -189,7 +242,7 @@ def _curve(text: str) -> tuple[tuple[float, float], ...]:
     return tuple((float(step), float(loss)) for step, loss in json.loads(text))
 
 
-def _write_study(connection: sqlite3.Connection, fact: StudyCreated) -> None:
+def _write_study(connection: sqlite3.Connection, fact: StudyCreated, _: int) -> None:
     connection.execute(
         "INSERT INTO studies (study, space, eta, min_budget, max_budget, seed, maximize, "
         "integer_budgets, sampler, chunk) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -208,18 +261,18 @@ def _write_study(connection: sqlite3.Connection, fact: StudyCreated) -> None:
     )
 
 
-def _write_objective(connection: sqlite3.Connection, fact: ObjectiveNamed) -> None:
+def _write_objective(connection: sqlite3.Connection, fact: ObjectiveNamed, _: int) -> None:
     connection.execute("UPDATE studies SET objective = ?", (fact.objective,))
 
 
-def _write_run(connection: sqlite3.Connection, fact: RunStarted) -> None:
+def _write_run(connection: sqlite3.Connection, fact: RunStarted, _: int) -> None:
     connection.execute(
         "INSERT INTO runs (run, max_budget, strategy) VALUES (?, ?, ?)",
         (fact.run, str(fact.max_budget), fact.strategy),
     )
 
 
-def _write_configs(connection: sqlite3.Connection, fact: ConfigsDrawn) -> None:
+def _write_configs(connection: sqlite3.Connection, fact: ConfigsDrawn, _: int) -> None:
     connection.executemany(
         "INSERT INTO configs VALUES (?, ?, ?)",
         [
@@ -229,26 +282,28 @@ def _write_configs(connection: sqlite3.Connection, fact: ConfigsDrawn) -> None:
     )
 
 
-def _write_finished(connection: sqlite3.Connection, fact: JobFinished) -> None:
+def _write_finished(connection: sqlite3.Connection, fact: JobFinished, commit: int) -> None:
     *plain, metrics, seconds, resumed_from, curve = fact
     connection.execute(
         'INSERT INTO evaluations (bracket, "index", rung, run, loss, error, metrics, seconds, '
-        "resumed_from, curve) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "resumed_from, curve, commits) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *plain,
             to_text(metrics) if metrics else None,
             seconds,
             resumed_from,
             to_text([list(map(_number, point)) for point in curve]) if curve else None,
+            commit,
         ),
     )
 
 
-def _write_reopened(connection: sqlite3.Connection, fact: JobsReopened) -> None:
+def _write_reopened(connection: sqlite3.Connection, fact: JobsReopened, commit: int) -> None:
     connection.executemany(f"DELETE FROM evaluations {THIS_JOB}", fact.jobs)
+    connection.execute("UPDATE studies SET reopened = ?", (commit,))
 
 
-_WRITE: dict[type, Callable[[sqlite3.Connection, Any], None]] = {
+_WRITE: dict[type, Callable[[sqlite3.Connection, Any, int], None]] = {
     StudyCreated: _write_study,
     ObjectiveNamed: _write_objective,
     RunStarted: _write_run,

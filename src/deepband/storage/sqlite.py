@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 
 from deepband.errors import HeldError, StorageError, shown
 from deepband.facts import Fact, JobReleased, JobsStarted
+from deepband.state import State
 from deepband.storage import codec
 
 BUSY_SECONDS = 30.0
@@ -59,6 +60,19 @@ class SqliteStorage:
             self._roll_back()
             return self._read()
 
+    def news(self, state: State) -> list[Fact] | None:
+        """The facts that a state, made of what was last read here, does not have yet. None when it
+        must be made again, because some of what it has was taken back or is not known to be."""
+        with self._complaints(), closing(self._connect("ro")) as connection:
+            connection.execute("BEGIN")
+            before, self._commits = self._commits, _commits(connection)
+            if not codec.is_grown(connection, state.created.study, before):
+                return None
+            if self._commits == before:
+                return []
+            drawn = [len(configs) for configs in state.configs]
+            return list(codec.read_since(connection, before, len(state.runs), drawn))
+
     def lock(self) -> bool:
         self._check_process()
         if self._connection is not None:
@@ -72,6 +86,8 @@ class SqliteStorage:
             with self._complaints():
                 self._connection = self._connect("rw")
                 self._check_ours(self._connection, writing=True)
+                if _format(self._connection) == 1:
+                    self._connection.executescript(f"BEGIN IMMEDIATE; {codec.FROM_1} COMMIT;")
                 return _commits(self._connection) != self._commits
         except BaseException:
             self.close()
@@ -171,7 +187,7 @@ class SqliteStorage:
             raise StorageError(
                 self.path, f"is damaged: it should have {page * pages} bytes and has {size}."
             )
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        version = _format(connection)
         if writing and version > codec.FORMAT:
             raise StorageError(
                 self.path,
@@ -197,7 +213,7 @@ class SqliteStorage:
         connection.execute("BEGIN IMMEDIATE")
         try:
             for fact in facts:
-                codec.write(connection, fact)
+                codec.write(connection, fact, self._commits + 1)
             counted = connection.execute(
                 "UPDATE studies SET commits = commits + 1 WHERE commits = ?", (self._commits,)
             )
@@ -265,6 +281,10 @@ def _read_path(given: Any) -> Path:
 def _commits(connection: sqlite3.Connection) -> int:
     row = connection.execute("SELECT commits FROM studies").fetchone()
     return int(row[0])
+
+
+def _format(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _sync_folder(folder: Path) -> None:

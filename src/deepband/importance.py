@@ -1,0 +1,90 @@
+"""Which parameters matter, by the functional analysis of variance of Optuna."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from deepband import rows
+from deepband.errors import DeepbandError, read_index
+from deepband.state import State
+
+MOST = 1000
+"""How many evaluations are looked at: forests take their time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """The share of each parameter in the variance of the loss, on one rung."""
+
+    rung: int
+    evaluations: int
+    shares: dict[str, float]
+    """The largest first. Empty when there is no variance to be shared."""
+    left_out: tuple[str, ...]
+    """Parameters that not every config has, or that have one value only."""
+
+
+def importance(state: State, rung: int | None = None) -> Importance:
+    """On a rung, by default the highest well-filled one."""
+    chosen = rows.well_filled_rung(state) if rung is None else rung
+    chosen = read_index("rung", chosen or 0, state.schedule.top + 1)
+    found = rows.on_rung(state, chosen)[:MOST]
+    axes = [
+        axis
+        for axis in rows.axes(state)
+        if all(axis.name in config for _, config in found)
+        if len({repr(config[axis.name]) for _, config in found}) > 1
+    ]
+    left_out = {axis.name for axis in rows.axes(state)}.difference(axis.name for axis in axes)
+    shares = _shares(found, axes) if len({told.loss for told, _ in found}) > 1 and axes else {}
+    return Importance(chosen, len(found), shares, tuple(sorted(left_out)))
+
+
+def _shares(found: list[Any], axes: list[rows.Axis]) -> dict[str, float]:
+    try:
+        import optuna
+        from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+    except ImportError as error:
+        raise DeepbandError("importance needs Optuna: pip install 'deepband[plots]'") from error
+    distributions = {str(number): _distribution(axis) for number, axis in enumerate(axes)}
+    with _quiet():
+        study = optuna.create_study()
+        for told, config in found:
+            params = {str(n): _value(axis, config[axis.name]) for n, axis in enumerate(axes)}
+            trial = optuna.create_trial(
+                params=params, distributions=distributions, value=float(told.loss)
+            )
+            study.add_trial(trial)
+        try:
+            shares = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
+        except RuntimeError:  # no variance in any tree
+            return {}
+    return {axes[int(number)].name: share for number, share in shares.items()}
+
+
+def _distribution(axis: rows.Axis) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    if axis.choices is not None:
+        return CategoricalDistribution(range(len(axis.choices)))
+    return FloatDistribution(axis.low, axis.high, log=axis.log)
+
+
+def _value(axis: rows.Axis, value: Any) -> float | int:
+    return float(value) if axis.choices is None else axis.choices.index(value)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Optuna's reports of a study that is nobody's."""
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)

@@ -1,0 +1,67 @@
+"""Plots of a study, with Matplotlib: each draws rows, and returns the Axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from deepband.plots import brackets, lines, parameters
+from deepband.state import State
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class Plotted(Protocol):
+    """A study, beside others in one plot."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def state(self) -> State: ...
+
+
+class Plots:
+    """The plots of one study. Each draws on the Axes that are given, or makes a figure."""
+
+    def __init__(self, study: Plotted) -> None:
+        self._study = study
+
+    @property
+    def _state(self) -> State:
+        return self._study.state
+
+    def brackets(self, ax: Axes | None = None) -> Axes:
+        """The rungs by brackets: each config, the run that evaluated it, and who went up."""
+        return brackets.draw(self._state, ax)
+
+    def curves(self, ax: Axes | None = None, *, most: int = 200) -> Axes:
+        """Losses from rung to rung and what was reported on the way, of the configs that went
+        highest."""
+        return lines.draw_curves(self._state, ax, most)
+
+    def incumbent(self, *others: Plotted, ax: Axes | None = None) -> Axes:
+        """The best loss against the budget spent, of this study and others."""
+        names = [each.name for each in (self._study, *others)]
+        if len(set(names)) < len(names):
+            names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
+        states = [each.state for each in (self._study, *others)]
+        studies = list(zip(names, states, strict=True))
+        return lines.draw_incumbent(studies, ax)
+
+    def parallel(self, ax: Axes | None = None, *, rung: int | None = None, most: int = 500) -> Axes:
+        """Configs across all parameters, coloured by their loss on a rung (the highest well-filled
+        one)."""
+        return parameters.draw_parallel(self._state, ax, rung, most)
+
+    def importance(self, ax: Axes | None = None, *, rung: int | None = None) -> Axes:
+        """Which parameters matter, on a rung (the highest well-filled one), by Optuna's fANOVA."""
+        return parameters.draw_importance(self._state, ax, rung)
+
+    def stability(self, ax: Axes | None = None) -> Axes:
+        """How far each rung ranks configs as the next one does."""
+        return lines.draw_stability(self._state, ax)
+
+
+KINDS = ("brackets", "curves", "incumbent", "parallel", "importance", "stability")
+"""The names of all plots."""

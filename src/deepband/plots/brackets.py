@@ -1,0 +1,129 @@
+"""The rungs by brackets: who was evaluated where, in which run, and who went up."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from deepband import rows
+from deepband.plots.style import BAD, DARK, QUIET, colour, name_of, new_axes
+from deepband.state import State
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_DOTS = 100
+"""A cell with more configs is a bar."""
+SIZE = 0.78
+"""The share of a cell's place that it fills."""
+Places = dict[int, tuple[float, float]]
+
+
+def draw(state: State, ax: Axes | None) -> Axes:
+    """Columns are rungs, rows are brackets; a dot is a config, coloured by the run that evaluated
+    it there, and a line is a promotion. The best of a cell are on its right."""
+    top = state.schedule.top
+    ax = new_axes(ax, width=2.0 + 1.7 * (top + 1), height=1.6 + 1.2 * (top + 1))
+    cells = {(cell.bracket, cell.rung): cell for cell in rows.cells(state)}
+    dots = {key: _dots(state, ax, cell) for key, cell in cells.items() if cell.configs <= MOST_DOTS}
+    for key, cell in cells.items():
+        if key not in dots:
+            _bar(ax, cell)
+        _frame(ax, cell)
+        _promotions(ax, cell, dots.get(key), dots.get((cell.bracket, cell.rung + 1)))
+    _describe(state, ax)
+    return ax
+
+
+def _dots(state: State, ax: Axes, cell: rows.CellRow) -> Places:
+    """A dot a config; where each one is."""
+    marks = rows.marks(state, cell.bracket, cell.rung)
+    marks.sort(key=_rank)
+    places = {mark.index: _place(cell, number, cell.configs) for number, mark in enumerate(marks)}
+    size = min(40.0, 900.0 / cell.configs)
+    failed = [mark for mark in marks if mark.run is not None and mark.loss is None]
+    for run in [None, *(run.number for run in state.runs)]:
+        good = [mark for mark in marks if mark.run == run and mark not in failed]
+        if good:
+            x, y = zip(*(places[mark.index] for mark in good), strict=True)
+            face = "none" if run is None else colour(run)
+            edge = QUIET if run is None else colour(run)
+            ax.scatter(x, y, s=size, facecolors=face, edgecolors=edge, linewidths=0.8, zorder=3)
+    if failed:
+        x, y = zip(*(places[mark.index] for mark in failed), strict=True)
+        ax.scatter(x, y, s=size, marker="x", color=BAD, linewidths=1, zorder=3)
+    return places
+
+
+def _rank(mark: rows.Mark) -> tuple[bool, bool, float, int]:
+    """The best first, then failures, then those who are not evaluated."""
+    loss = math.inf if mark.loss is None else mark.loss
+    return mark.run is None, mark.loss is None, loss, mark.index
+
+
+def _place(cell: rows.CellRow, number: int, count: int) -> tuple[float, float]:
+    """Where in its cell a config lies: in columns from the right, each from its top."""
+    high = max(1, round(math.sqrt(count)))
+    column, row = divmod(number, high)
+    columns = math.ceil(count / high)
+    x = cell.rung + SIZE / 2 - SIZE * (column + 0.5) / columns
+    return x, cell.bracket - SIZE / 2 + SIZE * (row + 0.5) / high
+
+
+def _bar(ax: Axes, cell: rows.CellRow) -> None:
+    """A cell of many: shares of its width, a colour a run."""
+    left = cell.rung - SIZE / 2
+    for run, count in enumerate(cell.evaluated):
+        width = SIZE * count / cell.configs
+        ax.barh(cell.bracket, width, SIZE, left, color=colour(run), alpha=0.75, zorder=2)
+        left += width
+    ax.text(cell.rung, cell.bracket, f"{sum(cell.evaluated):,}", ha="center", va="center", zorder=4)
+
+
+def _frame(ax: Axes, cell: rows.CellRow) -> None:
+    from matplotlib.patches import Rectangle
+
+    corner = cell.rung - SIZE / 2, cell.bracket - SIZE / 2
+    frame = Rectangle(corner, SIZE, SIZE, fill=False, edgecolor=QUIET, linewidth=0.6, zorder=1)
+    ax.add_patch(frame)
+
+
+def _promotions(ax: Axes, cell: rows.CellRow, places: Places | None, above: Places | None) -> None:
+    """A line a promotion; between cells of many, one line with their number."""
+    from matplotlib.collections import LineCollection
+
+    if places and above:
+        lines = [(places[index], above[index]) for index in above if index in places]
+        ax.add_collection(LineCollection(lines, colors=DARK, linewidths=0.5, alpha=0.5, zorder=2))
+    elif cell.promoted:
+        x = cell.rung + SIZE / 2, cell.rung + 1 - SIZE / 2
+        ax.plot(x, (cell.bracket, cell.bracket), color=DARK, linewidth=1.5)
+        ax.text(sum(x) / 2, cell.bracket - 0.06, f"{cell.promoted:,}", ha="center", fontsize=7)
+
+
+def _describe(state: State, ax: Axes) -> None:
+    from matplotlib.lines import Line2D
+
+    top = state.schedule.top
+    rungs = range(top + 1)
+    ax.set_xticks(rungs, [f"rung {r}\nbudget {state.run.budgets[r]:.6g}" for r in rungs])
+    ax.set_yticks(rungs, [f"bracket {bracket}" for bracket in rungs])
+    ax.set_xlim(-0.5, top + 0.5)
+    ax.set_ylim(top + 0.5, -0.5)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set_title(f"Brackets and rungs: {name_of(state.run)}")
+    dot: dict[str, Any] = {"marker": "o", "linestyle": ""}
+    handles = [Line2D([], [], color=colour(run.number), **dot) for run in state.runs]
+    names = [f"evaluated in {name_of(run)}" for run in state.runs]
+    cells = rows.cells(state)
+    if any(cell.open for cell in cells):
+        handles.append(Line2D([], [], color=QUIET, markerfacecolor="none", **dot))
+        names.append("waits")
+    if any(cell.failed for cell in cells):
+        handles.append(Line2D([], [], color=BAD, marker="x", linestyle=""))
+        names.append("failed")
+    if any(cell.promoted for cell in cells):
+        handles.append(Line2D([], [], color=DARK, linewidth=0.8))
+        names.append("promoted")
+    ax.legend(handles, names, loc="lower left", fontsize=8, frameon=False)

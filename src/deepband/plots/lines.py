@@ -1,0 +1,144 @@
+"""Losses against budgets: learning curves, the incumbent, and how far rungs agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from deepband import rows
+from deepband.plots.style import (
+    COLOURS,
+    DARK,
+    QUIET,
+    colour,
+    in_users_sign,
+    label,
+    loss_name,
+    name_of,
+    new_axes,
+    note,
+)
+from deepband.stability import agreements
+from deepband.state import State
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Point = tuple[float, float]
+
+
+def draw_curves(state: State, ax: Axes | None, most: int) -> Axes:
+    """A line a config through its losses on the rungs, over what it reported on the way."""
+    ax = new_axes(ax)
+    found = [row for row in rows.curves(state, most) if row.points]
+    if not found:
+        return note(ax, "No evaluation has a finite loss yet.")
+    from matplotlib.collections import LineCollection
+
+    for promoted, shade, name in ((False, QUIET, "not promoted"), (True, COLOURS[0], "promoted")):
+        some = [row for row in found if row.promoted == promoted]
+        reported = [_signed(state, row.curve) for row in some if len(row.curve) > 1]
+        climbs = [_signed(state, row.points) for row in some]
+        ax.add_collection(LineCollection(reported, colors=shade, linewidths=0.5, alpha=0.5))
+        ax.add_collection(LineCollection(climbs, colors=shade, linewidths=0.9, alpha=0.8))
+        if some:
+            x, y = zip(*(point for line in climbs for point in line), strict=True)
+            ax.plot(x, y, "o", color=shade, markersize=3, label=f"{name} ({len(some):,})")
+    _label_best(state, ax)
+    configs = sum(len(state.results[b, b]) for b in state.schedule.brackets)
+    fewer = f", the {len(found):,} of {configs:,} that went highest"
+    ax.set_xscale("log", base=state.schedule.eta)
+    budgets = state.run.budgets
+    ax.set_xticks(budgets, [f"{budget:.6g}" for budget in budgets])
+    ax.minorticks_off()
+    ax.set(xlabel="budget of the evaluation", ylabel=loss_name(state))
+    ax.set_title(f"Configs on their way up{fewer if len(found) < configs else ''}")
+    ax.legend(fontsize=8)
+    return ax
+
+
+def _label_best(state: State, ax: Axes) -> None:
+    steps = rows.incumbent(state).steps
+    if steps and rows.is_finite(steps[-1].told.loss):
+        told = steps[-1].told
+        x, y = state.run.budgets[told.rung], in_users_sign(state, steps[-1].told.loss or 0.0)
+        name = f"best (bracket {told.bracket}, index {told.index})"
+        ax.plot([x], [y], "*", color=COLOURS[1], markersize=12, label=name, zorder=4)
+
+
+def _signed(state: State, points: Sequence[Point]) -> list[Point]:
+    return [(step, in_users_sign(state, loss)) for step, loss in points]
+
+
+def draw_incumbent(studies: Sequence[tuple[str, State]], ax: Axes | None) -> Axes:
+    """The best loss so far: a solid line when every evaluation pays its whole budget, a dashed one
+    when training goes on from the rung below. Triangles are deepenings."""
+    ax = new_axes(ax)
+    drawn = 0
+    for number, (name, state) in enumerate(studies):
+        found = rows.incumbent(state)
+        drawn += bool(found.steps)
+        for resumed in (False, True):
+            _stairs(ax, state, found, resumed, name, colour(number))
+    if not drawn:
+        return note(ax, "No evaluation has a finite loss yet.")
+    ax.set(xlabel="budget spent by all runs", ylabel=f"best {loss_name(studies[0][1])}")
+    ax.set_title("Incumbent against budget spent")
+    ax.legend(fontsize=8)
+    return ax
+
+
+def _stairs(
+    ax: Axes, state: State, found: rows.Incumbent, resumed: bool, name: str, shade: str
+) -> None:
+    steps = [
+        (step.spent_resumed if resumed else step.spent, in_users_sign(state, step.told.loss))
+        for step in found.steps
+        if rows.is_finite(step.told.loss)
+    ]
+    if not steps:
+        return
+    x = [spent for spent, _ in steps] + [found.spent_resumed if resumed else found.spent]
+    y = [loss for _, loss in steps] + [steps[-1][1]]
+    how = "training resumed" if resumed else "whole budgets"
+    style, width = ("--", 1.0) if resumed else ("-", 1.6)
+    text = label(f"{name}: {how}", 60)
+    ax.step(x, y, where="post", color=shade, linestyle=style, linewidth=width, label=text)
+    for deepening in found.deepenings:
+        spent = deepening.spent_resumed if resumed else deepening.spent
+        known = [loss for at, loss in zip(x, y, strict=True) if at <= spent]
+        ax.plot([spent], known[-1:] or y[:1], "v", color=shade, markersize=7)
+        if not resumed:
+            ax.annotate(
+                f"to {deepening.max_budget:.6g}",
+                (spent, known[-1] if known else y[0]),
+                textcoords="offset points",
+                xytext=(4, 6),
+                fontsize=8,
+                color=shade,
+            )
+
+
+def draw_stability(state: State, ax: Axes | None) -> Axes:
+    """Kendall's tau between neighbouring rungs, over the configs that are on both."""
+    ax = new_axes(ax, height=3.5)
+    found = agreements(state)
+    known = [(number, each.tau) for number, each in enumerate(found) if each.tau is not None]
+    if not known:
+        return note(ax, "No two rungs have two configs in common yet.")
+    x, tau = zip(*known, strict=True)
+    ax.bar(x, tau, width=0.5, color=COLOURS[0])
+    for number, each in enumerate(found):
+        at = max(each.tau or 0.0, 0.0)
+        text = f"{each.tau:.2f}" if each.tau is not None else "unknown"
+        ax.text(number, at + 0.02, text, ha="center", fontsize=9)
+    ax.axhline(0, color=DARK, linewidth=0.8)
+    names = [
+        f"{each.budgets[0]:.6g} → {each.budgets[1]:.6g}\n{each.configs:,} configs" for each in found
+    ]
+    ax.set_xticks(range(len(found)), names)
+    ax.set_xlim(-0.5, len(found) - 0.5)
+    ax.set_ylim(min(-0.1, *tau) - 0.1, 1.15)
+    ax.set(xlabel="from budget to budget", ylabel="Kendall's tau")
+    ax.set_title(f"Do low budgets foretell high ones? {name_of(state.run)}")
+    return ax

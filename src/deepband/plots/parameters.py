@@ -1,0 +1,105 @@
+"""Parameters: configs across all of them, and which of them matter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deepband import rows
+from deepband.errors import read_index
+from deepband.importance import importance
+from deepband.plots.style import COLOURS, in_users_sign, label, loss_name, new_axes, note
+from deepband.state import State
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NOWHERE = -0.12
+"""Where a config lies on the axis of a parameter that it does not have."""
+PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.6}
+"""Behind a text that lines cross."""
+MOST_CHOICES = 8
+"""Of more choices, only the first and the last are named."""
+
+
+def draw_parallel(state: State, ax: Axes | None, rung: int | None, most: int) -> Axes:
+    """A line a config across its parameters, coloured by its loss on one rung."""
+    axes = rows.axes(state)
+    ax = new_axes(ax, width=max(6.0, 2.0 + 1.4 * len(axes)))
+    chosen = rows.well_filled_rung(state) if rung is None else rung
+    chosen = read_index("rung", chosen or 0, state.schedule.top + 1)
+    found = rows.on_rung(state, chosen)
+    if not found:
+        return note(ax, "No evaluation on this rung has a finite loss yet.")
+    lines = [_line(axes, config) for _, config in found[:most]][::-1]
+    losses = [in_users_sign(state, told.loss or 0.0) for told, _ in found[:most]][::-1]
+    _draw_lines(state, ax, lines, losses)
+    _draw_axes(ax, axes, any(y == NOWHERE for line in lines for _, y in line))
+    some_of = f"the best {most:,} of {len(found):,}" if len(found) > most else f"{len(found):,}"
+    budget = state.run.budgets[chosen]
+    ax.set_title(f"Configs on rung {chosen}, budget {budget:.6g} ({some_of})")
+    return ax
+
+
+def _line(axes: list[rows.Axis], config: dict[str, Any]) -> list[tuple[float, float]]:
+    places = (axis.position(config[axis.name]) if axis.name in config else None for axis in axes)
+    return [(x, NOWHERE if place is None else place) for x, place in enumerate(places)]
+
+
+def _draw_lines(
+    state: State, ax: Axes, lines: list[list[tuple[float, float]]], losses: list[float]
+) -> None:
+    """The best on top, and the darkest."""
+    from matplotlib.collections import LineCollection
+
+    colours = "viridis_r" if state.created.maximize else "viridis"
+    collection = LineCollection(lines, cmap=colours, linewidths=0.9, alpha=0.75)
+    collection.set_array(losses)
+    ax.add_collection(collection)
+    if ax.figure is not None:
+        ax.figure.colorbar(collection, ax=ax, label=loss_name(state))
+
+
+def _draw_axes(ax: Axes, axes: list[rows.Axis], some_inactive: bool) -> None:
+    for x, axis in enumerate(axes):
+        ax.axvline(x, color="black", linewidth=0.7, zorder=1)
+        for place, text in _ticks(axis):
+            ax.text(x + 0.03, place, label(text, 14), fontsize=7, va="center", bbox=PAPER, zorder=5)
+    ax.set_xticks(
+        range(len(axes)), [label(axis.name, 20) for axis in axes], rotation=20, ha="right"
+    )
+    ax.set_yticks([NOWHERE] if some_inactive else [], ["inactive"] if some_inactive else [])
+    ax.set_xlim(-0.2, len(axes) - 0.5)
+    ax.set_ylim(NOWHERE - 0.06 if some_inactive else -0.06, 1.06)
+    ax.spines[:].set_visible(False)
+
+
+def _ticks(axis: rows.Axis) -> list[tuple[float, str]]:
+    if axis.choices is None:
+        middle = (axis.low * axis.high) ** 0.5 if axis.log else (axis.low + axis.high) / 2
+        return [(y, f"{v:.3g}") for y, v in ((0.0, axis.low), (0.5, middle), (1.0, axis.high))]
+    count = len(axis.choices)
+    named = range(count) if count <= MOST_CHOICES else (0, count - 1)
+    return [((number + 0.5) / count, str(axis.choices[number])) for number in named]
+
+
+def draw_importance(state: State, ax: Axes | None, rung: int | None) -> Axes:
+    """The share of each parameter in the variance of the loss on one rung."""
+    ax = new_axes(ax)
+    found = importance(state, rung)
+    if not found.shares:
+        return note(ax, "The losses on this rung do not tell which parameters matter.")
+    names = list(found.shares)[::-1]
+    shares = [found.shares[name] for name in names]
+    ax.barh(range(len(names)), shares, color=COLOURS[0])
+    ax.set_yticks(range(len(names)), [label(name) for name in names])
+    for y, share in enumerate(shares):
+        ax.text(share, y, f" {share:.0%}", va="center", fontsize=8)
+    ax.set_xlim(0, max(shares) * 1.15)
+    left_out = f"; not judged: {', '.join(map(label, found.left_out))}" if found.left_out else ""
+    budget = state.run.budgets[found.rung]
+    ax.set_xlabel(f"share in the variance of the loss (fANOVA{left_out})", wrap=True)
+    ax.set_title(
+        f"Which parameters matter, by {found.evaluations:,} configs on rung {found.rung} "
+        f"(budget {budget:.6g})"
+    )
+    return ax

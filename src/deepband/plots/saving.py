@@ -1,0 +1,37 @@
+"""Plots as files, without a display."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import IO, Any
+
+from deepband.errors import DeepbandError, InputError
+from deepband.plots import Plots, Plotted
+
+FORMATS = (".png", ".pdf", ".svg")
+
+
+def save(study: Plotted, kind: str, place: str | os.PathLike[str], *others: Plotted) -> None:
+    """Draw one kind of plot into a file; its name says in which format."""
+    form = os.path.splitext(os.fspath(place))[1][1:]
+    try:
+        write(study, kind, place, form, *others)
+    except OSError as error:
+        raise InputError(f"{os.fspath(place)} cannot be written: {error}.") from error
+
+
+def write(study: Plotted, kind: str, to: Any | IO[bytes], form: str, *others: Plotted) -> None:
+    """Draw one kind of plot into a file or a stream."""
+    try:
+        from matplotlib import pyplot, rc_context
+    except ImportError as error:
+        raise DeepbandError("plots need Matplotlib: pip install 'deepband[plots]'") from error
+    with rc_context({"backend": "agg", "svg.hashsalt": "deepband"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        ax = getattr(Plots(study), kind)(*others)
+        try:
+            metadata = {"Date": None} if form == "svg" else None
+            ax.figure.savefig(to, format=form, dpi=150, metadata=metadata)
+        finally:
+            pyplot.close(ax.figure)

@@ -1,0 +1,62 @@
+"""What all plots share: figures, colours, and texts that Matplotlib takes as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deepband.errors import DeepbandError
+from deepband.state import Run, State
+from deepband.texts import shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Told apart by the colour-blind too (Okabe and Ito)."""
+QUIET = "#b0b0b0"
+DARK = "#303030"
+BAD = "#aa0000"
+
+
+def new_axes(ax: Axes | None, width: float = 7.0, height: float = 4.5) -> Axes:
+    """Axes to draw on: the given ones, or a new figure's."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise DeepbandError("plots need Matplotlib: pip install 'deepband[plots]'") from error
+    _, made = pyplot.subplots(figsize=(width, height), layout="constrained")
+    return made
+
+
+def colour(number: int) -> str:
+    """That of a run, or of a study beside others."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def label(text: object, most: int = 40) -> str:
+    """A user's text: not long, never taken for mathematics, and never hidden from a legend."""
+    safe = shortened(str(text), most).replace("$", r"\$")
+    return f" {safe}" if safe.startswith("_") else safe
+
+
+def name_of(run: Run) -> str:
+    """A run in a legend."""
+    budget = f"max_budget {run.budgets[-1]:.6g}"
+    return f"run {run.number}, {budget}" + (f", {run.strategy}" if run.strategy else "")
+
+
+def loss_name(state: State) -> str:
+    return "value (larger is better)" if state.created.maximize else "loss"
+
+
+def in_users_sign(state: State, loss: float) -> float:
+    return -loss if state.created.maximize else loss
+
+
+def note(ax: Axes, text: str) -> Axes:
+    """Say why there is nothing to see."""
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, text, ha="center", va="center", transform=ax.transAxes, wrap=True)
+    return ax

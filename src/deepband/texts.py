@@ -1,0 +1,44 @@
+"""Texts for people: aligned, and safe to show whatever a user put into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def printable(text: str) -> str:
+    """A text without anything that could move a cursor, ring, colour or turn the writing round."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shortened(text: str, most: int = 40) -> str:
+    """A text that is printable and not long."""
+    text = printable(text[: 2 * most])
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of texts as aligned columns, the first to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(
+            [row[0].ljust(widths[0])]
+            + [text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True)]
+        )
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def html_table(caption: str, header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    """A table for a notebook. Every text in it is escaped."""
+    head = "".join(f"<th scope='col'>{_html(cell)}</th>" for cell in header)
+    body = "".join(f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return (
+        f"<table><caption>{_html(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def _html(cell: object) -> str:
+    return escape(printable(str(cell)))
