@@ -31,7 +31,7 @@ LAYERS = [
     {"study"},
     {"opening", "forecast"},
     {"__init__"},
-    {"demo", "benchmarks"},
+    {"demo", "benchmarks", "dashboard", "handout"},
     {"cli"},
     {"__main__"},
 ]

@@ -2,6 +2,7 @@
 
     FOLDER/jobs/BRACKET-INDEX-RUNG.TOKEN     held locked by the worker that runs the job
     FOLDER/outbox/BRACKET-INDEX-RUNG.TOKEN   its result, complete or not there at all
+    FOLDER/output/BRACKET-INDEX-RUNG         what it printed
 
 A worker whose job file is gone has been given up: its result is not wanted any more.
 """
@@ -54,6 +55,10 @@ class Outbox:
 
     def job_file(self, key: JobKey, token: str) -> Path:
         return self.jobs / _name(key, token)
+
+    def output_file(self, key: JobKey) -> Path:
+        """What the last attempt at a job printed."""
+        return self.folder / "output" / "-".join(map(str, key))
 
     @contextmanager
     def hold(self, key: JobKey, token: str, seconds: float | None) -> Iterator[None]:

@@ -17,6 +17,11 @@ def shortened(text: str, most: int = 40) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def brief(value: object, most: int = 80) -> str:
+    """A value of a parameter, a loss, or any other thing of a user: six digits of a number."""
+    return shortened(f"{value:.6g}" if isinstance(value, float) else str(value), most)
+
+
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Rows of texts as aligned columns, the first to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -84,6 +84,8 @@ def open_existing(path: Path) -> deepband.Study:
 def output_path(output: Path, study: Path) -> Path:
     """A file that may be written: not one of the study's own."""
     output, study = output.absolute(), study.absolute()
+    if not output.parent.is_dir():
+        raise deepband.InputError(f"the folder {output.parent} does not exist.")
     if output.name.startswith(study.name) and output.parent.samefile(study.parent):
         raise deepband.InputError(f"{output} belongs to the study: give another file.")
     return output

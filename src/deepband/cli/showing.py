@@ -7,6 +7,9 @@ from pathlib import Path
 import click
 
 from deepband.cli.group import PATH, main, open_existing, output_path, study_argument
+from deepband.cli.text import say
+from deepband.dashboard import serving
+from deepband.handout import write_report
 from deepband.plots import KINDS
 from deepband.plots.saving import FORMATS, save
 
@@ -35,4 +38,33 @@ def plot(study: Path, kind: str, output: Path | None, others: tuple[Path, ...]) 
     opened = open_existing(study)
     beside = [open_existing(other) for other in others]
     save(opened, kind, place, *beside)
-    click.echo(f"Wrote {click.format_filename(place)}.")
+    say(f"Wrote {place}.")
+
+
+@main.command()
+@click.argument("place", type=PATH, metavar="STUDY|FOLDER")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", default=8377, show_default=True, help="0 takes one that is free.")
+@click.option("--token", help="A secret that the first visit must show.")
+@click.option("--name", "names", multiple=True, help="Another host name it is reached by.")
+def serve(place: Path, host: str, port: int, token: str | None, names: tuple[str, ...]) -> None:
+    """A live page of a study, or of all *.study files of a folder.
+
+    It only looks. On an address that other machines reach it needs --token, because whoever reaches
+    it would see every config, result and worker output.
+    """
+    serving.serve(place, host, port, token, names, say)
+
+
+@main.command()
+@study_argument
+@click.option("-o", "--output", type=PATH, default=Path("report.html"), show_default=True)
+def report(study: Path, output: Path) -> None:
+    """One HTML file with everything about a study, to send around.
+
+    It holds the summary, the schedule, what each way of deepening would cost, all plots, the best
+    configs and the failures. It has no script and loads nothing from anywhere.
+    """
+    place = output_path(output, study)
+    write_report(open_existing(study), place)
+    say(f"Wrote {place}.")

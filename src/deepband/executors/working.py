@@ -64,11 +64,10 @@ def work(order: Order) -> tuple[int, Attempt]:
     _busy.set()
     try:
         outbox, key = Outbox(order.folder), order.task.job.key
-        output = order.folder / "output" / "-".join(map(str, key))
         with outbox.hold(key, order.token, order.seconds):
             if os.getppid() != _worker.server:
                 os._exit(0)  # the driver died before the job was seen to run: it is offered again
-            with capped_output(output):
+            with capped_output(outbox.output_file(key)):
                 attempt = perform(_objective(), order.task, interruptible=False)
             with suppress(OSError):  # a full disk: the driver still gets the result itself
                 outbox.put(attempt, order.token)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from deepband.errors import FactError, SpaceError
 from deepband.facts import (
@@ -117,6 +117,23 @@ def read_since(
         where = 'WHERE bracket = ? AND "index" >= ?'
         yield from _drawn(connection, where, bracket, first, first=first)
     yield from _drawn(connection, "WHERE bracket >= ?", len(drawn))
+
+
+class Summary(NamedTuple):
+    """A study in a few numbers."""
+
+    runs: int
+    max_budget: Fraction
+    evaluations: int
+    objective: str | None
+
+
+def summary(connection: sqlite3.Connection) -> Summary:
+    """What a list of studies tells of each."""
+    rows = connection.execute("SELECT max_budget FROM runs ORDER BY run").fetchall()
+    (evaluations,) = connection.execute("SELECT count(*) FROM evaluations").fetchone()
+    (objective,) = connection.execute("SELECT objective FROM studies").fetchone()
+    return Summary(len(rows), Fraction(rows[-1][0]), evaluations, objective)
 
 
 def is_grown(connection: sqlite3.Connection, study: str, commit: int) -> bool:

@@ -73,6 +73,14 @@ class SqliteStorage:
             drawn = [len(configs) for configs in state.configs]
             return list(codec.read_since(connection, before, len(state.runs), drawn))
 
+    def summary(self) -> codec.Summary:
+        """The study in a few numbers, without reading all of it."""
+        self._check_path()
+        with self._complaints(), closing(self._connect("ro")) as connection:
+            connection.execute("BEGIN")
+            self._check_ours(connection, writing=False)
+            return codec.summary(connection)
+
     def lock(self) -> bool:
         self._check_process()
         if self._connection is not None:

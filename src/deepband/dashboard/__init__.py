@@ -1,0 +1,1 @@
+"""A live page of studies: it looks, and changes nothing."""

@@ -1,0 +1,175 @@
+"""The pages and what they ask for. Everything is found by id, nothing by a path."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+
+from deepband.dashboard.config import config_page
+from deepband.dashboard.guard import Guard
+from deepband.dashboard.listing import Query, listing
+from deepband.dashboard.watching import Watched, Watchlist
+from deepband.errors import DeepbandError, InputError
+from deepband.schedule import as_number
+from deepband.texts import brief, printable
+
+SECONDS_BETWEEN = 1.0
+"""How long a page waits for what is new."""
+SECONDS_SILENT = 15.0
+"""After so long a word is sent, so that who went away is noticed."""
+STATIC = {
+    "style.css": "text/css",
+    "dom.js": "text/javascript",
+    "study.js": "text/javascript",
+    "brackets.js": "text/javascript",
+    "charts.js": "text/javascript",
+    "table.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+
+
+def make_app(place: Path, hosts: Sequence[str], token: str | None = None) -> Starlette:
+    """An application that shows the studies of a place to who calls it by one of these names."""
+    pages = Pages(Watchlist(place))
+    return Starlette(
+        routes=[
+            Route("/", pages.studies),
+            Route("/studies/{study}", pages.study),
+            Route("/studies/{study}/events", pages.events),
+            Route("/studies/{study}/evaluations", pages.evaluations),
+            Route("/studies/{study}/configs/{bracket:int}/{index:int}", pages.config),
+            Route("/static/{name}", static),
+        ],
+        middleware=[
+            Middleware(Guard, token=token),
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
+        ],
+        exception_handlers={DeepbandError: _complain},
+    )
+
+
+def _complain(_: Request, error: Exception) -> Response:
+    status = 400 if isinstance(error, InputError) else 503
+    return PlainTextResponse(printable(str(error)), status)
+
+
+def static(request: Request) -> Response:
+    """One of our own few files."""
+    name = request.path_params["name"]
+    if name not in STATIC:
+        raise HTTPException(404)
+    return Response((files(__package__) / "static" / name).read_bytes(), media_type=STATIC[name])
+
+
+class Pages:
+    """What is answered, of the studies of one place."""
+
+    def __init__(self, watchlist: Watchlist) -> None:
+        self._watchlist = watchlist
+        loader = PackageLoader("deepband.dashboard")
+        self._templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+        self._templates.filters["printable"] = lambda text: printable(str(text))
+
+    def _page(self, template: str, **values: Any) -> HTMLResponse:
+        return HTMLResponse(self._templates.get_template(template).render(**values))
+
+    def _find(self, request: Request) -> Watched:
+        watched = self._watchlist.find(request.path_params["study"])
+        if watched is None:
+            raise HTTPException(404)
+        return watched
+
+    def studies(self, _: Request) -> Response:
+        """The list of studies, or the one that there is."""
+        watched = self._watchlist.studies()
+        if not self._watchlist.place.is_dir():
+            return RedirectResponse(f"/studies/{watched[0].id}", 303)
+        place = self._watchlist.place
+        return self._page("studies.html", place=place, studies=[_listed(each) for each in watched])
+
+    def study(self, request: Request) -> Response:
+        """The page of a study; what it shows comes by `events` and `evaluations`."""
+        watched = self._find(request)
+        many = self._watchlist.place.is_dir()
+        return self._page("study.html", id=watched.id, name=watched.name, many=many)
+
+    def evaluations(self, request: Request) -> Response:
+        """A page of the table."""
+        query = Query.read(request.query_params)
+        watched = self._find(request)
+        return JSONResponse(watched.read(lambda state, _: listing(state, query)))
+
+    def config(self, request: Request) -> Response:
+        """A config with what was decided about it, and what its workers printed."""
+        watched = self._find(request)
+        place = request.path_params["bracket"], request.path_params["index"]
+        found = watched.read(lambda state, _: config_page(state, *place))
+        if found is None:
+            raise HTTPException(404)
+        outputs = {row["rung"]: watched.output((*place, row["rung"])) for row in found["rows"]}
+        return self._page("config.html", id=watched.id, name=watched.name, outputs=outputs, **found)
+
+    def events(self, request: Request) -> Response:
+        """The state of a study, now and whenever it changes."""
+        stream = _changes(self._find(request), request)
+        return StreamingResponse(stream, media_type="text/event-stream")
+
+
+def _listed(watched: Watched) -> dict[str, Any]:
+    """A study in a line of the list."""
+    line: dict[str, Any] = {"id": watched.id, "name": watched.name, "trouble": None}
+    try:
+        found = watched.summary()
+    except DeepbandError as error:
+        return {**line, "trouble": str(error)}
+    return {
+        **line,
+        "runs": found.runs,
+        "max_budget": f"{as_number(found.max_budget):.10g}",
+        "evaluations": f"{found.evaluations:,}",
+        "objective": brief(found.objective or "", 200),
+    }
+
+
+async def _changes(watched: Watched, request: Request) -> AsyncIterator[str]:
+    version, silent = -1, 0.0
+    yield "retry: 2000\n\n"
+    while not await request.is_disconnected():
+        try:
+            now = await run_in_threadpool(watched.look)
+            if now != version:
+                version, silent = now, 0.0
+                yield _event("overview", await run_in_threadpool(watched.overview))
+        except DeepbandError as error:
+            version = -1
+            yield _event("trouble", json.dumps(printable(str(error))))
+        silent += SECONDS_BETWEEN
+        if silent >= SECONDS_SILENT:
+            silent = 0.0
+            yield ": still here\n\n"
+        await asyncio.sleep(SECONDS_BETWEEN)
+
+
+def _event(name: str, data: str) -> str:
+    return f"event: {name}\ndata: {data}\n\n"

@@ -1,0 +1,153 @@
+"""The table of evaluations: sorted, filtered, and a page at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from deepband import rows
+from deepband.errors import InputError
+from deepband.facts import Config, JobFinished
+from deepband.state import State
+from deepband.texts import brief, shortened
+
+ROWS_A_PAGE = 50
+PLAIN = ("bracket", "index", "rung", "run", "value", "seconds")
+OUTCOMES = ("", "good", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which rows, in which order, and which page of them."""
+
+    sort: str = "bracket"
+    """A plain column, or "p0", "p1", ... for a parameter by its place in the space."""
+    descending: bool = False
+    page: int = 0
+    bracket: int | None = None
+    rung: int | None = None
+    run: int | None = None
+    outcome: str = ""
+    text: str = ""
+    """In a parameter's name or value, or in an error; case does not matter."""
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> Query:
+        """From the parameters of a request. What is not known or no number is an InputError."""
+        unknown = set(given) - set(cls.__dataclass_fields__)
+        if unknown:
+            raise InputError(f"unknown parameters: {sorted(unknown)}")
+        outcome = given.get("outcome", "")
+        if outcome not in OUTCOMES:
+            raise InputError("outcome is 'good' or 'failed'.")
+        return cls(
+            sort=given.get("sort", "bracket"),
+            descending=given.get("descending") == "1",
+            page=_number(given, "page") or 0,
+            bracket=_number(given, "bracket"),
+            rung=_number(given, "rung"),
+            run=_number(given, "run"),
+            outcome=outcome,
+            text=given.get("text", "").casefold(),
+        )
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name, "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InputError(f"{name} is a whole number.")
+    return int(text)
+
+
+def listing(state: State, query: Query) -> dict[str, Any]:
+    """One page of evaluations."""
+    found = [
+        told
+        for (bracket, rung), results in state.results.items()
+        if query.bracket in (None, bracket) and query.rung in (None, rung)
+        for told in results.values()
+        if _fits(state, told, query)
+    ]
+    found = _sorted(found, _column(state, query.sort), query.descending)
+    names = [axis["name"] for axis in state.created.space["hyperparameters"]]
+    first = query.page * ROWS_A_PAGE
+    return {
+        "parameters": [shortened(name, 40) for name in names],
+        "rows": [_row(state, told, names) for told in found[first : first + ROWS_A_PAGE]],
+        "total": len(found),
+        "pages": math.ceil(len(found) / ROWS_A_PAGE),
+    }
+
+
+def _fits(state: State, told: JobFinished, query: Query) -> bool:
+    if query.run not in (None, told.run):
+        return False
+    if query.outcome and (told.loss is None) != (query.outcome == "failed"):
+        return False
+    return not query.text or query.text in _searched(state, told)
+
+
+def _searched(state: State, told: JobFinished) -> str:
+    config = _config(state, told)
+    words = [f"{name}={brief(value)}" for name, value in config.items()]
+    return "\n".join([*words, told.error or ""]).casefold()
+
+
+def _config(state: State, told: JobFinished) -> Config:
+    return state.configs[told.bracket][told.index]
+
+
+def _sorted(
+    found: list[JobFinished], column: Callable[[JobFinished], Any], descending: bool
+) -> list[JobFinished]:
+    """By a column, then by bracket, index and rung. Where there is no value, it comes last."""
+    found.sort()
+    known = [told for told in found if column(told) is not None]
+    missing = [told for told in found if column(told) is None] if len(known) < len(found) else []
+    known.sort(key=column, reverse=descending)
+    return known + missing
+
+
+def _column(state: State, sort: str) -> Callable[[JobFinished], Any]:
+    """What a column holds, to be compared."""
+    if sort in PLAIN:
+        if sort == "value" and state.created.maximize:
+            return lambda told: None if told.loss is None else -told.loss
+        return attrgetter("loss" if sort == "value" else sort)
+    parameters = state.created.space["hyperparameters"]
+    names = {f"p{number}": parameter["name"] for number, parameter in enumerate(parameters)}
+    if sort not in names:
+        raise InputError("there is no such column.")
+    name = names[sort]
+    return lambda told: _comparable(_config(state, told).get(name))
+
+
+def _comparable(value: Any) -> tuple[bool, float, str] | None:
+    """Numbers before texts."""
+    if isinstance(value, int | float):
+        return False, float(value), ""
+    return None if value is None else (True, 0.0, str(value))
+
+
+def _row(state: State, told: JobFinished, names: list[str]) -> dict[str, Any]:
+    config = _config(state, told)
+    value = None
+    if told.loss is not None:
+        value = brief(-told.loss if state.created.maximize else told.loss)
+    return {
+        "bracket": told.bracket,
+        "index": told.index,
+        "rung": told.rung,
+        "budget": state.run.budgets[told.rung],
+        "run": told.run,
+        "value": value,
+        "finite": rows.is_finite(told.loss),
+        "seconds": told.seconds,
+        "error": None if told.error is None else shortened(told.error.split("\n")[0], 80),
+        "config": [brief(config[name]) if name in config else "" for name in names],
+    }

@@ -1,0 +1,126 @@
+"""A state as what the live page draws: plain values that JSON knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deepband import hyperband, report, rows
+from deepband.errors import DeepbandError
+from deepband.facts import JobKey
+from deepband.quote import quote
+from deepband.records import Evaluation
+from deepband.schedule import as_number
+from deepband.state import State
+from deepband.strategies import STRATEGIES
+from deepband.texts import brief, printable, shortened
+
+MOST_MARKS = 100
+"""A cell with more configs is drawn as a bar."""
+MOST_CURVES = 100
+PROMOTED, FAILED, RUNNING = 1, 2, 4
+
+
+def overview(state: State, running: frozenset[JobKey]) -> dict[str, Any]:
+    """All that the page of a study shows, but for its table."""
+    status = report.status(state, running=len(running))
+    best = report.best(state)
+    return {
+        "status": {
+            "run": status.run,
+            "strategy": status.strategy,
+            "max_budget": status.max_budget,
+            "done": status.done,
+            "evaluations": status.evaluations,
+            "failed": status.failed,
+            "open": status.open,
+            "running": status.running,
+            "ahead": status.ahead,
+            "spent": as_number(status.spent),
+            "left": as_number(status.left),
+        },
+        "maximize": state.created.maximize,
+        "objective": shortened(state.objective or "", 200),
+        "runs": [
+            {"run": run.number, "strategy": run.strategy, "max_budget": run.budgets[-1]}
+            for run in state.runs
+        ],
+        "best": None if best is None else _best(best),
+        "cells": [_cell(state, cell, running) for cell in rows.cells(state)],
+        "incumbent": _incumbent(state),
+        "curves": _curves(state),
+        "quotes": _quotes(state),
+    }
+
+
+def _best(best: Evaluation) -> dict[str, Any]:
+    config = [[shortened(name, 80), brief(value)] for name, value in best.config.items()]
+    keys = ("bracket", "index", "rung", "budget", "value")
+    return {**{key: getattr(best, key) for key in keys}, "config": config}
+
+
+def _cell(state: State, cell: rows.CellRow, running: frozenset[JobKey]) -> dict[str, Any]:
+    marks = None
+    if cell.configs <= MOST_MARKS:
+        marks = [
+            [mark.index, mark.run, _flags(mark, (cell.bracket, mark.index, cell.rung) in running)]
+            for mark in rows.marks(state, cell.bracket, cell.rung)
+        ]
+    return {
+        "bracket": cell.bracket,
+        "rung": cell.rung,
+        "budget": cell.budget,
+        "configs": cell.configs,
+        "evaluated": cell.evaluated,
+        "failed": cell.failed,
+        "promoted": cell.promoted,
+        "open": cell.open,
+        "marks": marks,
+    }
+
+
+def _flags(mark: rows.Mark, running: bool) -> int:
+    failed = mark.run is not None and mark.loss is None
+    return PROMOTED * mark.promoted + FAILED * failed + RUNNING * running
+
+
+def _incumbent(state: State) -> dict[str, Any]:
+    found = rows.incumbent(state)
+    return {
+        "steps": [
+            [step.spent, step.spent_resumed, _signed(state, step.told.loss)]
+            for step in found.steps
+            if rows.is_finite(step.told.loss)
+        ],
+        "deepenings": [[each.spent, each.max_budget] for each in found.deepenings],
+        "spent": found.spent,
+        "spent_resumed": found.spent_resumed,
+    }
+
+
+def _curves(state: State) -> list[dict[str, Any]]:
+    return [
+        {
+            "bracket": row.bracket,
+            "index": row.index,
+            "promoted": row.promoted,
+            "points": [[budget, _signed(state, loss)] for budget, loss in row.points],
+        }
+        for row in rows.curves(state, MOST_CURVES)
+        if row.points
+    ]
+
+
+def _signed(state: State, loss: float) -> float:
+    return -loss if state.created.maximize else loss
+
+
+def _quotes(state: State) -> list[dict[str, Any]]:
+    """What each way of deepening would cost; none while the run is not done."""
+    if not hyperband.is_done(state):
+        return []
+    try:
+        schedule = hyperband.deepened(state, None)
+    except DeepbandError:  # no larger one can be had
+        return []
+    quotes = [quote(state, strategy, schedule) for strategy in STRATEGIES]
+    return [{"title": printable(each.title), "lines": each.lines()} for each in quotes]

@@ -1,0 +1,89 @@
+"""Serving pages: on this machine for anybody on it, elsewhere with a token only."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import urlencode
+
+from deepband.errors import DeepbandError, InputError
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+FEWEST = 16
+"""Characters of a token."""
+
+
+def serve(
+    place: Path,
+    host: str = "127.0.0.1",
+    port: int = 8377,
+    token: str | None = None,
+    names: Sequence[str] = (),
+    say: Callable[[str], object] = print,
+) -> None:
+    """Show the studies of a place until interrupted. Port 0 takes one that is free."""
+    check_safe(host, token)
+    try:
+        import uvicorn
+
+        from deepband.dashboard.app import make_app
+    except ImportError as error:
+        raise DeepbandError(
+            f"the live page needs {error.name}: pip install 'deepband[dashboard]'"
+        ) from error
+    app = make_app(place, host_names(host, names), token)
+    with _listen(host, port) as listener:
+        query = f"?{urlencode({'token': token})}" if token else ""
+        name = f"[{host}]" if ":" in host else host
+        say(f"http://{name}:{listener.getsockname()[1]}/{query}")
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, ws="none"
+        )
+        config.server_header = config.date_header = False
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def check_safe(host: str, token: str | None) -> None:
+    """Refuse to show studies to a whole network by accident."""
+    if token is not None and len(token) < FEWEST:
+        raise InputError(f"the token has fewer than {FEWEST} characters: it could be guessed.")
+    if token is None and not is_local(host):
+        raise InputError(
+            f"{host} can be reached from other machines, and whoever reaches it sees every config, "
+            "result and worker output. Give --token with a secret text, or leave --host out and "
+            "come through an SSH tunnel."
+        )
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def host_names(host: str, more: Sequence[str] = ()) -> list[str]:
+    """The names that this server answers to: no wildcard, or a foreign name that leads here would
+    be one of them."""
+    names = {*LOCAL, host, *more}
+    if not is_local(host):
+        here = socket.gethostname()
+        names |= {here, socket.getfqdn()}
+        names |= {str(found[4][0]) for found in socket.getaddrinfo(here, None)}
+    if any("*" in name for name in names):
+        raise InputError("a host name has a '*': give each name that the page is reached by.")
+    return sorted(names - {"0.0.0.0", "::"})
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
+    except OSError as error:
+        raise InputError(f"{host} port {port} cannot be listened on: {error}.") from error

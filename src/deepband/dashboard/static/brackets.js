@@ -1,0 +1,110 @@
+// Rungs by brackets: a square a config, coloured by the run that evaluated it there.
+
+import { apart, byId, drawn, element, shown } from "./dom.js";
+
+const PROMOTED = 1, FAILED = 2, RUNNING = 4;
+const WIDTH = 128, HEIGHT = 72;
+const RUN_COLOURS = 6;
+const seen = new Map(); // what each cell last showed
+
+export function drawBrackets(overview, study) {
+  const table = byId("brackets");
+  const rungs = Math.max(...overview.cells.map((cell) => cell.rung)) + 1;
+  if (table.dataset.rungs !== String(rungs)) {
+    seen.clear();
+    table.dataset.rungs = rungs;
+    table.replaceChildren(...skeleton(overview.cells, rungs));
+  }
+  for (const cell of overview.cells) {
+    const now = JSON.stringify(cell);
+    const key = `${cell.bracket}-${cell.rung}`;
+    if (seen.get(key) === now) continue;
+    seen.set(key, now);
+    const place = byId(`cell-${key}`);
+    place.replaceChildren(cell.marks ? squares(cell, study) : bar(cell), ...words(cell));
+    place.dataset.evaluated = sum(cell.evaluated);
+  }
+  drawLegend(overview);
+}
+
+function skeleton(cells, rungs) {
+  const budgets = new Map(cells.map((cell) => [cell.rung, cell.budget]));
+  const columns = [...Array(rungs).keys()];
+  const head = columns.map((rung) =>
+    element("th", { scope: "col" }, `rung ${rung}`, element("br"), `budget ${shown(budgets.get(rung))}`));
+  const rows = columns.map((bracket) => element("tr", {},
+    element("th", { scope: "row" }, `bracket ${bracket}`),
+    ...columns.map((rung) => rung < bracket ? element("td", { class: "none" })
+      : element("td", { id: `cell-${bracket}-${rung}` }))));
+  return [element("thead", {}, element("tr", {}, element("td", { class: "none" }), ...head)),
+    element("tbody", {}, ...rows)];
+}
+
+function sum(numbers) {
+  return numbers.reduce((total, number) => total + number, 0);
+}
+
+function words(cell) {
+  const lines = [`${shown(sum(cell.evaluated))} of ${shown(cell.configs)}`];
+  const small = [];
+  if (cell.failed) small.push(`${shown(cell.failed)} failed`);
+  if (cell.promoted) small.push(`${shown(cell.promoted)} went up →`);
+  return [...lines.map((line) => element("span", {}, line)),
+    ...small.map((line) => element("small", {}, line))];
+}
+
+function squares(cell, study) {
+  const columns = Math.max(1, Math.ceil(Math.sqrt((cell.configs * WIDTH) / HEIGHT)));
+  const rows = Math.ceil(cell.configs / columns);
+  const side = Math.min(WIDTH / columns, HEIGHT / rows, 24);
+  const marks = cell.marks.map((mark, number) => {
+    const [index, run, flags] = mark;
+    const square = drawn("rect", {
+      x: (number % columns) * side + side * 0.1, y: Math.floor(number / columns) * side + side * 0.1,
+      width: side * 0.8, height: side * 0.8, rx: side * 0.15, class: classOf(run, flags),
+    }, drawn("title", {}, `index ${index}: ${nameOf(run, flags)}`));
+    const link = `/studies/${study}/configs/${cell.bracket}/${index}`;
+    return drawn("a", { href: link, tabindex: -1 }, square);
+  });
+  return drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" }, ...marks);
+}
+
+function classOf(run, flags) {
+  if (flags & FAILED) return "mark failed";
+  if (run === null) return flags & RUNNING ? "mark running" : "mark wait";
+  return `mark run${run % RUN_COLOURS}${flags & PROMOTED ? " promoted" : ""}`;
+}
+
+function nameOf(run, flags) {
+  if (run === null) return flags & RUNNING ? "is running" : "waits";
+  const how = flags & FAILED ? "failed" : "evaluated";
+  return `${how} in run ${run}${flags & PROMOTED ? ", went up" : ""}`;
+}
+
+function bar(cell) {
+  let left = 0;
+  const parts = cell.evaluated.map((count, run) => {
+    const width = (WIDTH * count) / cell.configs;
+    const part = drawn("rect", { x: left, y: 16, width, height: 40, class: `run${run % RUN_COLOURS}` });
+    left += width;
+    return part;
+  });
+  const frame = drawn("rect", { x: 0.5, y: 16.5, width: WIDTH - 1, height: 39, class: "mark wait" });
+  return drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" }, ...parts, frame);
+}
+
+function drawLegend(overview) {
+  const swatch = (kind) => drawn("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" },
+    drawn("rect", { x: 1, y: 1, width: 8, height: 8, class: kind }));
+  const entries = overview.runs.map((run) => {
+    const strategy = run.strategy ? `, ${run.strategy}` : "";
+    return [`mark promoted run${run.run % RUN_COLOURS}`, `run ${run.run} (max_budget ${shown(run.max_budget)}${strategy})`];
+  });
+  entries.push(["mark run0", "paler: stayed below"], ["mark wait", "waits"],
+    ["mark running", "is running"], ["mark failed", "failed"]);
+  const now = JSON.stringify(entries);
+  if (seen.get("legend") === now) return;
+  seen.set("legend", now);
+  byId("legend").replaceChildren(
+    ...entries.map(([kind, text]) => element("span", {}, swatch(kind), apart(text))));
+}

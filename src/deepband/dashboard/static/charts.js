@@ -1,0 +1,113 @@
+// Two charts: the incumbent against the budget spent, and configs on their way up.
+
+import { byId, drawn, element, shown } from "./dom.js";
+
+const HEIGHT = 280, LEFT = 62, RIGHT = 14, TOP = 14, BOTTOM = 42;
+
+export function drawIncumbent(overview) {
+  const found = overview.incumbent;
+  const stairs = (which, end) => {
+    const steps = found.steps.map((step) => [step[which], step[2]]);
+    if (!steps.length) return [];
+    const points = [steps[0]];
+    for (const [spent, value] of steps.slice(1)) points.push([spent, points.at(-1)[1]], [spent, value]);
+    return [...points, [end, points.at(-1)[1]]];
+  };
+  chart(byId("incumbent"), {
+    lines: [
+      { points: stairs(0, found.spent), kind: "first bold" },
+      { points: stairs(1, found.spent_resumed), kind: "first dashed" },
+    ],
+    flags: found.deepenings.map(([spent, budget]) => [spent, `to ${shown(budget)}`]),
+    x: "budget spent by all runs",
+    y: `best ${overview.maximize ? "value" : "loss"}`,
+    caption: "Solid: every evaluation pays its whole budget. Dashed: training goes on from the rung below.",
+    says: found.steps.length ? `The best is ${shown(found.steps.at(-1)[2])} after ${shown(found.spent)}.` : "",
+  });
+}
+
+export function drawCurves(overview) {
+  const lines = overview.curves.toReversed().map((curve) => (
+    { points: curve.points, kind: curve.promoted ? "first" : "quiet", dots: true }));
+  const budgets = [...new Set(overview.cells.map((cell) => cell.budget))].sort((a, b) => a - b);
+  chart(byId("curves"), {
+    lines, log: true, ticks: budgets, flags: [],
+    x: "budget of the evaluation",
+    y: overview.maximize ? "value" : "loss",
+    caption: "A line a config; the blue ones were promoted. At most a hundred, those that went highest.",
+    says: `${lines.length} configs.`,
+  });
+}
+
+function chart(figure, what) {
+  const points = what.lines.flatMap((line) => line.points);
+  if (!points.length) {
+    figure.replaceChildren(element("p", { class: "muted" }, "Nothing has a finite loss yet."));
+    return;
+  }
+  const width = Math.max(280, figure.clientWidth || 560);
+  const across = scale(extent([...points.map((p) => p[0]), ...(what.ticks ?? [])]), LEFT, width - RIGHT, what.log);
+  const up = scale(extent(points.map((p) => p[1])), HEIGHT - BOTTOM, TOP, false);
+  const image = drawn("svg", {
+    viewBox: `0 0 ${width} ${HEIGHT}`, height: HEIGHT, role: "img",
+    "aria-label": `${what.y} against ${what.x}. ${what.says}`,
+  });
+  image.append(...axes(across, up, width, what));
+  for (const [at, text] of what.flags) image.append(...flag(across(at), text));
+  for (const line of what.lines) image.append(...drawLine(line, across, up));
+  figure.replaceChildren(image, element("figcaption", {}, what.caption));
+}
+
+function extent(numbers) {
+  return [Math.min(...numbers), Math.max(...numbers)];
+}
+
+function scale([low, high], start, end, log) {
+  const of = log ? Math.log : (value) => value;
+  const margin = log ? 0 : (high - low) * 0.05;
+  const [from, to] = [of(low) - margin, of(high) + margin];
+  const found = (value) => (to > from ? start + ((of(value) - from) / (to - from)) * (end - start) : (start + end) / 2);
+  return Object.assign(found, { low, high });
+}
+
+function niceTicks({ low, high }) {
+  if (high <= low) return [low];
+  const rough = (high - low) / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough);
+  const ticks = [];
+  for (let n = Math.ceil(low / step); n * step <= high + step * 1e-9 && ticks.length < 20; n += 1) ticks.push(n * step);
+  return ticks;
+}
+
+function axes(across, up, width, what) {
+  const parts = [];
+  const bottom = HEIGHT - BOTTOM;
+  for (const value of what.ticks ?? niceTicks(across)) {
+    const x = across(value);
+    parts.push(drawn("line", { x1: x, x2: x, y1: bottom, y2: bottom + 4, class: "axis" }),
+      drawn("text", { x, y: bottom + 17, "text-anchor": "middle", class: "tick" }, shown(value, 4)));
+  }
+  for (const value of niceTicks(up)) {
+    const y = up(value);
+    parts.push(drawn("line", { x1: LEFT, x2: width - RIGHT, y1: y, y2: y, class: "axis" }),
+      drawn("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end", class: "tick" }, shown(value, 4)));
+  }
+  parts.push(drawn("text", { x: (LEFT + width - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle", class: "tick" }, what.x),
+    drawn("text", { x: 12, y: TOP + (bottom - TOP) / 2, class: "tick", "text-anchor": "middle",
+      transform: `rotate(-90 12 ${TOP + (bottom - TOP) / 2})` }, what.y));
+  return parts;
+}
+
+function flag(x, text) {
+  return [drawn("line", { x1: x, x2: x, y1: TOP, y2: HEIGHT - BOTTOM, class: "flag" }),
+    drawn("text", { x: x + 4, y: TOP + 10, class: "flag-text" }, text)];
+}
+
+function drawLine(line, across, up) {
+  if (!line.points.length) return [];
+  const places = line.points.map(([x, y]) => [across(x).toFixed(1), up(y).toFixed(1)]);
+  const path = drawn("polyline", { points: places.map((p) => p.join(",")).join(" "), class: `series ${line.kind}` });
+  if (!line.dots) return [path];
+  return [path, ...places.map(([x, y]) => drawn("circle", { cx: x, cy: y, r: 2.2, class: `dot ${line.kind}` }))];
+}

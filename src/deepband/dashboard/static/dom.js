@@ -1,0 +1,33 @@
+// Elements with text in them. Text is only ever text: nothing here reads markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+export function element(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+export function drawn(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+// A user's text keeps its own direction of writing.
+export function apart(text) {
+  return element("bdi", {}, text);
+}
+
+export function shown(number, digits = 6) {
+  if (typeof number !== "number") return number === null ? "" : String(number);
+  return Number.isInteger(number) ? number.toLocaleString("en") : String(Number(number.toPrecision(digits)));
+}

@@ -1,0 +1,126 @@
+// The table of evaluations: the server sorts, filters and cuts pages; this asks and shows.
+
+import { apart, byId, element, shown } from "./dom.js";
+
+const FILTERS = ["bracket", "rung", "run", "outcome", "text"];
+const PLAIN = [["bracket", "bracket"], ["index", "index"], ["rung", "rung"], [null, "budget"],
+  ["run", "run"], ["value", "value"], ["seconds", "seconds"]];
+
+export class Table {
+  constructor(study) {
+    this.study = study;
+    this.asked = 0;
+    const given = new URLSearchParams(location.search);
+    this.sort = given.get("sort") ?? "bracket";
+    this.descending = given.get("descending") === "1";
+    this.page = Number(given.get("page") ?? 0) || 0;
+    this.filter = byId("filter");
+    this.given = given;
+    this.filter.addEventListener("submit", (event) => event.preventDefault());
+    this.filter.addEventListener("input", () => {
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => this.turn(0), 200);
+    });
+    byId("previous").addEventListener("click", () => this.turn(this.page - 1));
+    byId("next").addEventListener("click", () => this.turn(this.page + 1));
+    const text = given.get("text");
+    if (text) this.filter.elements.text.value = text;
+    if (given.get("outcome")) this.filter.elements.outcome.value = given.get("outcome");
+  }
+
+  offer(overview) {
+    this.name = overview.maximize ? "value" : "loss";
+    const rungs = [...new Set(overview.cells.map((cell) => cell.rung))];
+    this.choices("bracket", rungs);
+    this.choices("rung", rungs);
+    this.choices("run", overview.runs.map((run) => run.run));
+  }
+
+  choices(name, values) {
+    const select = this.filter.elements[name];
+    if (select.options.length === values.length + 1) return;
+    const chosen = select.value || this.given.get(name) || "";
+    this.given.delete(name);
+    select.replaceChildren(element("option", { value: "" }, "all"),
+      ...values.map((value) => element("option", { value }, String(value))));
+    select.value = chosen;
+  }
+
+  turn(page) {
+    this.page = Math.max(0, page);
+    return this.load();
+  }
+
+  query() {
+    const query = new URLSearchParams();
+    if (this.sort !== "bracket") query.set("sort", this.sort);
+    if (this.descending) query.set("descending", "1");
+    if (this.page) query.set("page", this.page);
+    for (const name of FILTERS) {
+      const value = this.filter.elements[name].value;
+      if (value) query.set(name, value);
+    }
+    return query;
+  }
+
+  async load() {
+    const asked = (this.asked += 1);
+    const query = this.query();
+    history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+    const answer = await fetch(`/studies/${this.study}/evaluations?${query}`);
+    if (asked !== this.asked) return; // a later one is under way
+    if (!answer.ok) {
+      byId("count").textContent = await answer.text();
+      return;
+    }
+    this.show(await answer.json());
+  }
+
+  show(found) {
+    byId("count").textContent = `${shown(found.total)} evaluation${found.total === 1 ? "" : "s"}`;
+    byId("page").textContent = `page ${shown(this.page + 1)} of ${shown(Math.max(1, found.pages))}`;
+    byId("previous").disabled = this.page === 0;
+    byId("next").disabled = this.page + 1 >= found.pages;
+    const table = byId("evaluations");
+    this.head(table, found.parameters);
+    table.tBodies[0].replaceChildren(...found.rows.map((row) => this.row(row)));
+  }
+
+  head(table, parameters) {
+    const columns = [...PLAIN, ...parameters.map((name, number) => [`p${number}`, name])];
+    const now = JSON.stringify([columns, this.sort, this.descending, this.name]);
+    if (this.shownHead === now) return;
+    this.shownHead = now;
+    const active = document.activeElement?.dataset?.sort;
+    table.tHead.replaceChildren(element("tr", {}, ...columns.map((column) => this.heading(...column))));
+    if (active) table.tHead.querySelector(`[data-sort="${active}"]`)?.focus();
+  }
+
+  heading(sort, name) {
+    const text = sort === "value" ? this.name ?? name : name;
+    if (sort === null) return element("th", { scope: "col" }, text);
+    const chosen = sort === this.sort;
+    const arrow = chosen ? (this.descending ? " ↓" : " ↑") : "";
+    const button = element("button", { type: "button", "data-sort": sort }, apart(text), arrow);
+    button.addEventListener("click", () => {
+      this.descending = chosen && !this.descending;
+      this.sort = sort;
+      this.turn(0);
+    });
+    const order = chosen ? (this.descending ? "descending" : "ascending") : null;
+    return element("th", { scope: "col", "aria-sort": order }, button);
+  }
+
+  row(row) {
+    const number = (text) => element("td", { class: "number" }, shown(text));
+    const link = element("a", { href: `/studies/${this.study}/configs/${row.bracket}/${row.index}`,
+      "aria-label": `bracket ${row.bracket}, index ${row.index}` }, String(row.index));
+    const value = row.value === null
+      ? element("td", { class: "bad" }, apart(row.error ?? "failed"))
+      : element("td", { class: "number" }, row.value);
+    const cells = row.config.map((text) => element("td", {}, apart(text)));
+    return element("tr", {}, number(row.bracket), element("td", { class: "number" }, link),
+      number(row.rung), number(row.budget), number(row.run), value,
+      number(row.seconds === null ? "" : Number(row.seconds.toPrecision(3))), ...cells);
+  }
+}

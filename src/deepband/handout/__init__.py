@@ -1,0 +1,113 @@
+"""A report to send around: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+from base64 import b64encode
+from collections import Counter
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import deepband
+from deepband import report, rows
+from deepband.errors import DeepbandError, InputError
+from deepband.export import kind_of_failure
+from deepband.plots import KINDS, Plots
+from deepband.plots.saving import write
+from deepband.records import Evaluation
+from deepband.schedule import as_number
+from deepband.strategies import STRATEGIES
+from deepband.study import Study
+from deepband.texts import brief, printable
+
+MOST_BEST, MOST_FAILURES, MOST_TEXT = 10, 20, 2000
+"""How many of them, and how much of an error, are told."""
+
+
+def write_report(study: Study, place: str | os.PathLike[str]) -> None:
+    """Write the report of a study: whole, or not at all."""
+    text = make_report(study)
+    target = Path(place)
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=target.parent, prefix=".", suffix=".html", encoding="utf-8", delete=False
+        ) as file:
+            file.write(text)
+        os.chmod(file.name, 0o644)
+        os.replace(file.name, target)
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error}.") from error
+
+
+def make_report(study: Study) -> str:
+    """The report as HTML. It has no script, and loads nothing."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise DeepbandError("a report needs Jinja2: pip install 'deepband[report]'") from error
+    loader = PackageLoader("deepband.handout", "")
+    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    templates.filters["printable"] = lambda text: printable(str(text))
+    templates.filters["number"] = lambda number: f"{as_number(number):,.10g}"
+    style = (files(__package__) / "report.css").read_text()
+    return templates.get_template("report.html").render(
+        style=style,
+        digest=b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        version=deepband.__version__,
+        **_contents(study),
+    )
+
+
+def _contents(study: Study) -> dict[str, Any]:
+    status = report.status(study.state)
+    evaluations = study.evaluations
+    failures = [each for each in evaluations if each.error is not None]
+    return {
+        "study": study,
+        "created": study.state.created,
+        "axes": rows.axes(study.state),
+        "status": status,
+        "grid": report.grid(status),
+        "plan": report.plan(study.state),
+        "runs": study.runs,
+        "quotes": [study.quote(strategy) for strategy in STRATEGIES] if study.done else [],
+        "best": study.best,
+        "leaders": [_line(each) for each in _leaders(study)],
+        "kinds": Counter(kind_of_failure(each) for each in failures).most_common(),
+        "failures": [_failure(each) for each in failures[:MOST_FAILURES]],
+        "figures": [(kind, _summary(kind), _image(study, kind)) for kind in KINDS],
+    }
+
+
+def _leaders(study: Study) -> list[Evaluation]:
+    """The best of the highest rung that has a finite loss."""
+    top = study.best_at()
+    if top is None:
+        return []
+    found = rows.on_rung(study.state, top.rung)[:MOST_BEST]
+    return [report.evaluation(study.state, told) for told, _ in found]
+
+
+def _line(evaluation: Evaluation) -> dict[str, Any]:
+    config = [(name, brief(value)) for name, value in evaluation.config.items()]
+    return {"evaluation": evaluation, "config": config}
+
+
+def _failure(evaluation: Evaluation) -> dict[str, Any]:
+    error = evaluation.error or ""
+    return {"evaluation": evaluation, "lines": error[-MOST_TEXT:].splitlines()}
+
+
+def _summary(kind: str) -> str:
+    return (getattr(Plots, kind).__doc__ or "").split("\n\n")[0].replace("\n       ", "")
+
+
+def _image(study: Study, kind: str) -> str:
+    """A plot as an address that holds it. A browser runs no script of an image."""
+    stream = io.BytesIO()
+    write(study, kind, stream, "svg")
+    return f"data:image/svg+xml;base64,{b64encode(stream.getvalue()).decode()}"
