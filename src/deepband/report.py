@@ -73,19 +73,16 @@ def plan(state: State) -> Plan:
 
 def runs(state: State, done: bool) -> tuple[RunSummary, ...]:
     """All runs in order; `done` is whether the last one is."""
-    told: list[list[JobFinished]] = [[] for _ in state.runs]
-    counts: list[dict[Cell, int]] = [{} for _ in state.runs]
-    for cell, results in state.results.items():
-        for each in results.values():
-            told[each.run].append(each)
-            counts[each.run][cell] = counts[each.run].get(cell, 0) + 1
-    return tuple(
-        _summary(run, counts[run.number], told[run.number], done or run is not state.run)
-        for run in state.runs
-    )
+    return tuple(_summary(state, run, done or run is not state.run) for run in state.runs)
 
 
-def _summary(run: Run, counts: dict[Cell, int], told: list[JobFinished], done: bool) -> RunSummary:
+def _summary(state: State, run: Run, done: bool) -> RunSummary:
+    found = {
+        cell: [told for told in results.values() if told.run == run.number]
+        for cell, results in state.results.items()
+    }
+    counts = {cell: len(told) for cell, told in found.items() if told}
+    told = [each for results in found.values() for each in results]
     resumed = Counter(each.resumed_from for each in told if each.resumed_from is not None)
     saved = sum(n * run.schedule.budget(rung) for rung, n in resumed.items())
     return RunSummary(
@@ -187,16 +184,16 @@ class Status:
 def status(state: State, running: int | None = None) -> Status:
     """Where the current run stands; `running` if others know better what is being run."""
     handed_out = sum(len(front.running) for front in state.fronts)
-    summary = runs(state, done=False)[-1]
     left = _left(state)
-    results = [told for cell in state.results.values() for told in cell.values()]
+    summary = _summary(state, state.run, done=not any(left.values()))
+    failed = (told.loss is None for results in state.results.values() for told in results.values())
     return Status(
         run=summary.run,
         strategy=summary.strategy,
         max_budget=summary.max_budget,
-        done=not any(left.values()),
-        evaluations=len(results),
-        failed=sum(told.loss is None for told in results),
+        done=summary.done,
+        evaluations=sum(map(len, state.results.values())),
+        failed=sum(failed),
         open=sum(front.open for front in state.fronts),
         ahead=len(state.ahead.results),
         running=handed_out if running is None else running,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeGuard
 
 from deepband.facts import JobFinished
 from deepband.schedule import as_number
 from deepband.state import State
+
+_run, _index = attrgetter("run"), attrgetter("index")
 
 WELL_FILLED = 20
 """How many finite losses a rung needs to be judged by."""
@@ -53,7 +55,7 @@ def cells(state: State) -> list[CellRow]:
 def _cell(state: State, bracket: int, rung: int) -> CellRow:
     results = state.results[bracket, rung]
     arrived = state.run.arrived.get((bracket, rung), frozenset())
-    runs = Counter(told.run for told in results.values())
+    runs = Counter(map(_run, results.values()))
     waiting = len(arrived.difference(results))
     return CellRow(
         bracket=bracket,
@@ -61,7 +63,7 @@ def _cell(state: State, bracket: int, rung: int) -> CellRow:
         budget=state.run.budgets[rung],
         configs=len(results) + waiting or state.schedule.places(bracket, rung),
         evaluated=tuple(runs[run.number] for run in state.runs),
-        failed=sum(told.loss is None for told in results.values()),
+        failed=[told.loss for told in results.values()].count(None),
         promoted=len(_above(state, bracket, rung)),
         open=waiting,
     )
@@ -135,7 +137,11 @@ def incumbent(state: State) -> Incumbent:
         for (rung, bracket), told in sorted(cells_of_runs[run.number].items()):
             price = eta**rung
             price_resumed = price - (eta ** (rung - 1) if rung > bracket else 0)
-            for each in sorted(told, key=itemgetter(1)):  # by index
+            losses = [each.loss for each in told if each.loss is not None]
+            if min(losses, default=math.inf) >= least:  # as in most cells
+                whole, resumed = whole + len(told) * price, resumed + len(told) * price_resumed
+                continue
+            for each in sorted(told, key=_index):
                 whole, resumed = whole + price, resumed + price_resumed
                 if each.loss is not None and each.loss < least:
                     least = each.loss
@@ -147,8 +153,12 @@ def _cells_of_runs(state: State) -> list[dict[tuple[int, int], list[JobFinished]
     """What each run evaluated, by (rung, bracket)."""
     found: list[dict[tuple[int, int], list[JobFinished]]] = [{} for _ in state.runs]
     for (bracket, rung), results in state.results.items():
-        for told in results.values():
-            found[told.run].setdefault((rung, bracket), []).append(told)
+        runs = set(map(_run, results.values()))
+        for run in runs:
+            told = list(results.values())
+            if len(runs) > 1:
+                told = [each for each in told if each.run == run]
+            found[run][rung, bracket] = told
     return found
 
 
@@ -169,6 +179,8 @@ def curves(state: State, most: int = 200) -> list[CurveRow]:
     found: list[CurveRow] = []
     seen: set[tuple[int, int]] = set()
     for rung in range(state.schedule.top, -1, -1):
+        if len(found) >= most:
+            break
         told = [
             each
             for bracket in range(rung + 1)
@@ -274,19 +286,14 @@ class Axis:
 
 def axes(state: State) -> list[Axis]:
     """The parameters of the space."""
-    return [_axis(each, _seen(state, each["name"])) for each in _parameters(state)]
-
-
-def _parameters(state: State) -> Iterable[Mapping[str, Any]]:
-    found: Iterable[Mapping[str, Any]] = state.created.space["hyperparameters"]
-    return found
+    return [_axis(state, parameter) for parameter in state.created.space["hyperparameters"]]
 
 
 def _seen(state: State, name: str) -> list[Any]:
     return [config[name] for configs in state.configs for config in configs if name in config]
 
 
-def _axis(parameter: Mapping[str, Any], seen: list[Any]) -> Axis:
+def _axis(state: State, parameter: Mapping[str, Any]) -> Axis:
     name = parameter["name"]
     for key in ("choices", "sequence"):
         if key in parameter:
@@ -295,5 +302,6 @@ def _axis(parameter: Mapping[str, Any], seen: list[Any]) -> Axis:
         return Axis(name, choices=(parameter["value"],))
     low, high = parameter.get("lower"), parameter.get("upper")
     if low is None or high is None:  # a distribution without bounds
+        seen = _seen(state, name)
         low, high = min(seen, default=0.0), max(seen, default=1.0)
     return Axis(name, float(low), float(high), bool(parameter.get("log")))

@@ -8,6 +8,8 @@ from html import escape
 
 def printable(text: str) -> str:
     """A text without anything that could move a cursor, ring, colour or turn the writing round."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -94,7 +94,10 @@ def _fits(state: State, told: JobFinished, query: Query) -> bool:
 
 def _searched(state: State, told: JobFinished) -> str:
     config = _config(state, told)
-    words = [f"{name}={brief(value)}" for name, value in config.items()]
+    words = [
+        f"{name}={value:.6g}" if type(value) is float else f"{name}={value}"
+        for name, value in config.items()
+    ]
     return "\n".join([*words, told.error or ""]).casefold()
 
 
@@ -103,35 +106,29 @@ def _config(state: State, told: JobFinished) -> Config:
 
 
 def _sorted(
-    found: list[JobFinished], column: Callable[[JobFinished], Any], descending: bool
+    found: list[JobFinished], column: Callable[[JobFinished], float | None], descending: bool
 ) -> list[JobFinished]:
     """By a column, then by bracket, index and rung. Where there is no value, it comes last."""
     found.sort()
-    known = [told for told in found if column(told) is not None]
-    missing = [told for told in found if column(told) is None] if len(known) < len(found) else []
-    known.sort(key=column, reverse=descending)
-    return known + missing
+    worst = -math.inf if descending else math.inf
+    keys = [worst if value is None else value for value in map(column, found)]
+    order = sorted(range(len(found)), key=keys.__getitem__, reverse=descending)
+    return [found[place] for place in order]
 
 
-def _column(state: State, sort: str) -> Callable[[JobFinished], Any]:
-    """What a column holds, to be compared."""
+def _column(state: State, sort: str) -> Callable[[JobFinished], float | None]:
+    """What a column is sorted by: numbers only, of a choice its place among the others."""
     if sort in PLAIN:
         if sort == "value" and state.created.maximize:
             return lambda told: None if told.loss is None else -told.loss
         return attrgetter("loss" if sort == "value" else sort)
-    parameters = state.created.space["hyperparameters"]
-    names = {f"p{number}": parameter["name"] for number, parameter in enumerate(parameters)}
-    if sort not in names:
+    axes = {f"p{number}": axis for number, axis in enumerate(rows.axes(state))}
+    if sort not in axes:
         raise InputError("there is no such column.")
-    name = names[sort]
-    return lambda told: _comparable(_config(state, told).get(name))
-
-
-def _comparable(value: Any) -> tuple[bool, float, str] | None:
-    """Numbers before texts."""
-    if isinstance(value, int | float):
-        return False, float(value), ""
-    return None if value is None else (True, 0.0, str(value))
+    axis = axes[sort]
+    if axis.choices is None:
+        return lambda told: _config(state, told).get(axis.name)
+    return lambda told: axis.position(_config(state, told).get(axis.name))
 
 
 def _row(state: State, told: JobFinished, names: list[str]) -> dict[str, Any]:
