@@ -139,7 +139,7 @@ def test_exports(folder: Path, study: Path) -> None:
     assert len(text.splitlines()) == 23
     assert "'=1+1" in text
     assert not re.search(r"(^|,)=", text)
-    assert "cannot be written" in call(folder, "export", study, "-o", "no/out.csv", code=2)
+    assert "does not exist" in call(folder, "export", study, "-o", "no/out.csv", code=2)
     assert "belongs to the study" in call(folder, "export", study, "-o", "mlp.study", code=2)
     assert deepband.open_study(study).done
 

@@ -6,6 +6,8 @@ import math
 import os
 import random
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
@@ -228,6 +230,75 @@ def test_news_are_none_when_it_is_another_study(tmp_path: Path) -> None:
     assert reader.news(state) is None
 
 
+def test_news_that_could_not_be_read_come_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = deepband.open_study(tmp_path / "a", space={"x": (0.0, 1.0)}, max_budget=3)
+    reader = SqliteStorage(tmp_path / "a")
+    state = state_of(reader)
+    finish(driver, noisy(1))
+    with monkeypatch.context() as patch:
+        patch.setattr("deepband.storage.codec.read_since", lambda *_: 1 / 0)
+        with pytest.raises(deepband.StorageError, match="damaged"):
+            reader.news(state)
+    follow(reader, state)
+    assert len(state.results[0, 0]) == 3
+
+
+def test_news_are_none_when_a_backup_went_on(tmp_path: Path) -> None:
+    place = tmp_path / "a"
+    driver = deepband.open_study(place, space={"x": (0.0, 1.0)}, max_budget=9)
+    for job in [driver.ask(), driver.ask()]:
+        assert job
+        driver.tell(job, 1.0)
+    backup = place.read_bytes()
+    finish(driver, noisy(1))
+    driver.close()
+    reader = SqliteStorage(place)
+    state = state_of(reader)
+    place.write_bytes(backup)
+    with deepband.open_study(place) as driver:
+        finish(driver, noisy(2))
+        driver.deepen("efficient")
+        finish(driver, noisy(2))
+    assert reader.news(state) is None
+
+
+def kill_in_commit(place: Path) -> None:
+    """Leave what a driver leaves that dies in the middle of a commit."""
+    code = (
+        "import os, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('PRAGMA cache_size = 1')\n"
+        "connection.execute('PRAGMA cache_spill = 1')\n"
+        "connection.execute('BEGIN IMMEDIATE')\n"
+        "for number in range(2000):\n"
+        "    row = 0, 900 + number, 'x' * 500\n"
+        "    connection.execute('INSERT INTO configs VALUES (?, ?, ?)', row)\n"
+        "os._exit(1)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(place)], check=False)
+    assert place.with_name(place.name + "-journal").exists()
+
+
+def test_who_only_looks_does_not_undo_a_torn_commit(tmp_path: Path) -> None:
+    place = tmp_path / "a"
+    deepband.open_study(place, space={"x": (0.0, 1.0)}, max_budget=3).close()
+    looking, follower = (SqliteStorage(place, looks_only=True) for _ in range(2))
+    state = state_of(follower)
+    driver = (tmp_path / "a.files" / "driver.json").read_text()
+    kill_in_commit(place)
+    torn = place.read_bytes()
+    for ask in (looking.load, looking.summary, lambda: follower.news(state)):
+        with pytest.raises(deepband.StorageError, match=r"deepband status.*undoes"):
+            ask()
+    assert place.read_bytes() == torn
+    assert (tmp_path / "a.files" / "driver.json").read_text() == driver
+    assert deepband.open_study(place).evaluations == []
+    assert looking.load()
+    assert follower.news(state) == []
+
+
 def make_old(place: Path) -> None:
     """A file as it was written before format 2."""
     with closing(sqlite3.connect(place)) as connection:
@@ -248,11 +319,11 @@ def test_a_file_of_format_1_is_read_and_written(tmp_path: Path) -> None:
     make_old(place)
     reader = SqliteStorage(place)
     state = state_of(reader)
-    assert reader.news(state) is None
+    assert reader.news(state) == []
     with deepband.open_study(place) as study:
         assert len(study.evaluations) == 1
         finish(study, noisy(1))
-    assert reader.news(state) is not None
+    follow(reader, state)
     whole = state_of(SqliteStorage(place))
     assert sum(map(len, whole.results.values())) == 6
     with closing(sqlite3.connect(place)) as connection:

@@ -159,6 +159,17 @@ class StorageError(DeepbandError):
         super().__init__(f"{path}: {problem}")
 
 
+class TornError(StorageError):
+    """A driver died in the middle of a commit, which somebody who may write must undo first."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(
+            path,
+            "was left in the middle of a commit by a driver that died. Whoever opens it next, such "
+            "as `deepband status`, undoes that commit.",
+        )
+
+
 class HeldError(StorageError):
     """Another driver holds the study."""
 

@@ -110,4 +110,4 @@ def _verdict(state: State, run: Run, bracket: int, index: int, rung: int, reason
 def _show(state: State, loss: float | None) -> str:
     if loss is None:
         return "a failure"
-    return f"value {-loss:.6g}" if state.created.maximize else f"loss {loss:.6g}"
+    return f"{'value' if state.created.maximize else 'loss'} {state.value(loss):.6g}"

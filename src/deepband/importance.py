@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from deepband import rows
-from deepband.errors import DeepbandError, read_index
+from deepband.errors import DeepbandError
 from deepband.state import State
 
 MOST = 1000
@@ -29,9 +30,9 @@ class Importance:
 
 def importance(state: State, rung: int | None = None) -> Importance:
     """On a rung, by default the highest well-filled one."""
-    chosen = rows.well_filled_rung(state) if rung is None else rung
-    chosen = read_index("rung", chosen or 0, state.schedule.top + 1)
-    found = rows.on_rung(state, chosen)[:MOST]
+    chosen = rows.rung_to_judge(state, rung)
+    found = rows.on_rung(state, chosen)
+    found = found[:: math.ceil(len(found) / MOST) or 1]  # from the best to the worst, evenly
     axes = [
         axis
         for axis in rows.axes(state)
@@ -49,13 +50,14 @@ def _shares(found: list[Any], axes: list[rows.Axis]) -> dict[str, float]:
         from optuna.importance import FanovaImportanceEvaluator, get_param_importances
     except ImportError as error:
         raise DeepbandError("importance needs Optuna: pip install 'deepband[plots]'") from error
+    scale = max(abs(told.loss) for told, _ in found) or 1.0  # shares do not depend on it
     distributions = {str(number): _distribution(axis) for number, axis in enumerate(axes)}
     with _quiet():
         study = optuna.create_study()
         for told, config in found:
             params = {str(n): _value(axis, config[axis.name]) for n, axis in enumerate(axes)}
             trial = optuna.create_trial(
-                params=params, distributions=distributions, value=float(told.loss)
+                params=params, distributions=distributions, value=told.loss / scale
             )
             study.add_trial(trial)
         try:

@@ -28,7 +28,7 @@ SECONDS_SILENT = 60.0
 
 
 class Running(NamedTuple):
-    """A job that some worker is running, or was running when it died."""
+    """A job that some worker runs, or ran when it died: `held` says which."""
 
     path: Path
     key: JobKey
@@ -145,15 +145,16 @@ def look(path: Path) -> Running | None:
         return None
     try:
         held = not _can_lock(descriptor)
-        note: dict[str, Any] = {}
-        with suppress(ValueError):
-            note = json.loads(os.read(descriptor, 4096))
+        note = _note(os.read(descriptor, 4096))
         silent = time.time() - os.fstat(descriptor).st_mtime
     finally:
         os.close(descriptor)
     if note.get("host", socket.gethostname()) != socket.gethostname():
         held = held or silent < SECONDS_SILENT
-    bracket, index, rung = map(int, path.name.split(".")[0].split("-"))
+    try:
+        bracket, index, rung = map(int, path.name.split(".")[0].split("-"))
+    except ValueError:
+        return None  # not a file of ours
     return Running(
         path,
         (bracket, index, rung),
@@ -163,6 +164,15 @@ def look(path: Path) -> Running | None:
         float(note.get("started", time.time())),
         note.get("deadline"),
     )
+
+
+def _note(content: bytes) -> dict[str, Any]:
+    """Who holds a job, as it was written; nothing when that cannot be read."""
+    try:
+        note = json.loads(content)
+    except ValueError:
+        return {}
+    return note if isinstance(note, dict) else {}
 
 
 def _can_lock(descriptor: int) -> bool:

@@ -109,9 +109,6 @@ def evaluations(state: State) -> Iterator[Evaluation]:
 
 
 def evaluation(state: State, told: JobFinished) -> Evaluation:
-    value = told.loss
-    if value is not None and state.created.maximize:
-        value = -value
     return Evaluation(
         bracket=told.bracket,
         index=told.index,
@@ -119,7 +116,7 @@ def evaluation(state: State, told: JobFinished) -> Evaluation:
         budget=state.run.budgets[told.rung],
         config=dict(state.configs[told.bracket][told.index]),
         loss=told.loss,
-        value=value,
+        value=None if told.loss is None else state.value(told.loss),
         run=told.run,
         error=told.error,
         metrics=MappingProxyType(told.metrics or {}),

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeGuard
 
+from deepband.errors import read_index
 from deepband.facts import JobFinished
 from deepband.schedule import as_number
 from deepband.state import State
 
 _run, _index = attrgetter("run"), attrgetter("index")
 
+LARGEST = 1e100
 WELL_FILLED = 20
 """How many finite losses a rung needs to be judged by."""
 
@@ -27,7 +29,7 @@ class CellRow:
     rung: int
     budget: int | float
     configs: int
-    """Who is or was here in any run; before anybody is, who will be."""
+    """Who is or was here in any run, or will be."""
     evaluated: tuple[int, ...]
     """By the run that evaluated them."""
     failed: int
@@ -61,7 +63,7 @@ def _cell(state: State, bracket: int, rung: int) -> CellRow:
         bracket=bracket,
         rung=rung,
         budget=state.run.budgets[rung],
-        configs=len(results) + waiting or state.schedule.places(bracket, rung),
+        configs=max(len(results) + waiting, state.schedule.places(bracket, rung)),
         evaluated=tuple(runs[run.number] for run in state.runs),
         failed=[told.loss for told in results.values()].count(None),
         promoted=len(_above(state, bracket, rung)),
@@ -204,8 +206,8 @@ def _curve(state: State, bracket: int, index: int, highest: int) -> CurveRow:
     return CurveRow(
         bracket,
         index,
-        tuple((budgets[told.rung], told.loss) for told in way if is_finite(told.loss)),
-        tuple(point for told in way for point in told.curve or () if math.isfinite(point[1])),
+        tuple((budgets[told.rung], told.loss) for told in way if is_drawable(told.loss)),
+        tuple(point for told in way for point in told.curve or () if is_drawable(point[1])),
         highest > bracket,
     )
 
@@ -214,21 +216,25 @@ def _by_loss(told: JobFinished) -> tuple[bool, float]:
     return (True, 0.0) if told.loss is None else (False, told.loss)
 
 
-def is_finite(loss: float | None) -> TypeGuard[float]:
-    """Whether it is a loss that can be drawn."""
-    return loss is not None and math.isfinite(loss)
+def is_drawable(loss: float | None) -> TypeGuard[float]:
+    """Whether it is a loss that can be drawn and reckoned with: neither a failure nor infinite, nor
+    as large as what a model that diverges returns."""
+    return loss is not None and abs(loss) <= LARGEST
 
 
-def well_filled_rung(state: State) -> int | None:
-    """The highest rung with enough finite losses to judge by, else the one with the most."""
+def rung_to_judge(state: State, rung: int | None = None) -> int:
+    """A rung that a user gave, or the highest one with enough losses to judge by, or the one with
+    the most of them."""
+    if rung is not None:
+        return read_index("rung", rung, state.schedule.top + 1)
     counts = Counter(
         rung
         for (_, rung), results in state.results.items()
         for told in results.values()
-        if is_finite(told.loss)
+        if is_drawable(told.loss)
     )
     filled = [rung for rung, count in counts.items() if count >= WELL_FILLED]
-    return max(filled, default=max(counts, key=lambda rung: (counts[rung], rung), default=None))
+    return max(filled, default=max(counts, key=lambda rung: (counts[rung], rung), default=0))
 
 
 def on_rung(state: State, rung: int) -> list[tuple[JobFinished, dict[str, Any]]]:
@@ -237,7 +243,7 @@ def on_rung(state: State, rung: int) -> list[tuple[JobFinished, dict[str, Any]]]
         each
         for bracket in range(rung + 1)
         for each in state.results.get((bracket, rung), {}).values()
-        if is_finite(each.loss)
+        if is_drawable(each.loss)
     ]
     told.sort(key=lambda each: (each.loss, each.bracket, each.index))
     return [(each, state.configs[each.bracket][each.index]) for each in told]
@@ -300,8 +306,8 @@ def _axis(state: State, parameter: Mapping[str, Any]) -> Axis:
             return Axis(name, choices=tuple(parameter[key]))
     if "value" in parameter:
         return Axis(name, choices=(parameter["value"],))
-    low, high = parameter.get("lower"), parameter.get("upper")
-    if low is None or high is None:  # a distribution without bounds
+    low, high = float(parameter["lower"]), float(parameter["upper"])
+    if not math.isfinite(high - low):  # a distribution without bounds
         seen = _seen(state, name)
         low, high = min(seen, default=0.0), max(seen, default=1.0)
-    return Axis(name, float(low), float(high), bool(parameter.get("log")))
+    return Axis(name, low, high, bool(parameter.get("log")))

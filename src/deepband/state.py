@@ -179,6 +179,15 @@ class State:
             run.before.get((bracket, rung + 1), NOBODY),
         )
 
+    def result(self, bracket: int, index: int, rung: int) -> JobFinished | None:
+        """An evaluation, of any run or ahead of the next one; None when it is not made."""
+        found = self.results.get((bracket, rung), {}).get(index)
+        return found or self.ahead.results.get((bracket, index, rung))
+
+    def value(self, loss: float) -> float:
+        """A loss in the user's sign."""
+        return -loss if self.created.maximize else loss
+
     def losses(self, bracket: int, rung: int) -> dict[int, float | None]:
         """The losses on a rung of a bracket, by index; None is a failure."""
         return {index: told.loss for index, told in self.results[bracket, rung].items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from deepband.strategies import STRATEGIES
 from deepband.texts import printable
 
 USAGE, HELD, INTERRUPTED = 2, 75, 130
+SQLITE = b"SQLite format 3\0"
 Command = Callable[..., None]
 
 
@@ -81,14 +82,25 @@ def open_existing(path: Path) -> deepband.Study:
     return deepband.open_study(path)
 
 
-def output_path(output: Path, study: Path) -> Path:
-    """A file that may be written: not one of the study's own."""
+def output_path(output: Path, study: Path, suffixes: Sequence[str] = ()) -> Path:
+    """A file that may be written: not one of the study's own, nor another study."""
     output, study = output.absolute(), study.absolute()
     if not output.parent.is_dir():
         raise deepband.InputError(f"the folder {output.parent} does not exist.")
     if output.name.startswith(study.name) and output.parent.samefile(study.parent):
         raise deepband.InputError(f"{output} belongs to the study: give another file.")
+    if suffixes and output.suffix.lower() not in suffixes:
+        raise deepband.InputError(f"{output.name} must end in {' or '.join(suffixes)}.")
+    if _is_database(output):
+        raise deepband.InputError(f"{output} is a study, or another database: give another file.")
     return output
+
+
+def _is_database(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(SQLITE)) == SQLITE
 
 
 def _code(error: deepband.DeepbandError) -> int:

@@ -32,9 +32,7 @@ def plot(study: Path, kind: str, output: Path | None, others: tuple[Path, ...]) 
     """
     if others and kind != "incumbent":
         raise click.UsageError("--with belongs to the kind 'incumbent'.")
-    place = output_path(output or Path(f"{kind}.png"), study)
-    if place.suffix not in FORMATS:
-        raise click.UsageError(f"the file must end in {', '.join(FORMATS)}: {place.name!r}")
+    place = output_path(output or Path(f"{kind}.png"), study, FORMATS)
     opened = open_existing(study)
     beside = [open_existing(other) for other in others]
     save(opened, kind, place, *beside)
@@ -44,7 +42,12 @@ def plot(study: Path, kind: str, output: Path | None, others: tuple[Path, ...]) 
 @main.command()
 @click.argument("place", type=PATH, metavar="STUDY|FOLDER")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", default=8377, show_default=True, help="0 takes one that is free.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8377,
+    help="0 takes a free one.  [default: 8377]",
+)
 @click.option("--token", help="A secret that the first visit must show.")
 @click.option("--name", "names", multiple=True, help="Another host name it is reached by.")
 def serve(place: Path, host: str, port: int, token: str | None, names: tuple[str, ...]) -> None:
@@ -65,6 +68,6 @@ def report(study: Path, output: Path) -> None:
     It holds the summary, the schedule, what each way of deepening would cost, all plots, the best
     configs and the failures. It has no script and loads nothing from anywhere.
     """
-    place = output_path(output, study)
+    place = output_path(output, study, (".html", ".htm"))
     write_report(open_existing(study), place)
     say(f"Wrote {place}.")

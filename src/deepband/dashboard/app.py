@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,16 @@ STATIC = {
 }
 
 
-def make_app(place: Path, hosts: Sequence[str], token: str | None = None) -> Starlette:
-    """An application that shows the studies of a place to who calls it by one of these names."""
-    pages = Pages(Watchlist(place))
-    return Starlette(
+def make_app(
+    place: Path,
+    hosts: Sequence[str],
+    token: str | None = None,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> Guard:
+    """An application that shows the studies of a place to who calls it by one of these names, until
+    it is ending."""
+    pages = Pages(Watchlist(place), is_ending)
+    app = Starlette(
         routes=[
             Route("/", pages.studies),
             Route("/studies/{study}", pages.study),
@@ -62,11 +68,11 @@ def make_app(place: Path, hosts: Sequence[str], token: str | None = None) -> Sta
             Route("/static/{name}", static),
         ],
         middleware=[
-            Middleware(Guard, token=token),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
         ],
         exception_handlers={DeepbandError: _complain},
     )
+    return Guard(app, token)
 
 
 def _complain(_: Request, error: Exception) -> Response:
@@ -85,8 +91,9 @@ def static(request: Request) -> Response:
 class Pages:
     """What is answered, of the studies of one place."""
 
-    def __init__(self, watchlist: Watchlist) -> None:
+    def __init__(self, watchlist: Watchlist, is_ending: Callable[[], bool]) -> None:
         self._watchlist = watchlist
+        self._is_ending = is_ending
         loader = PackageLoader("deepband.dashboard")
         self._templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
         self._templates.filters["printable"] = lambda text: printable(str(text))
@@ -118,13 +125,13 @@ class Pages:
         """A page of the table."""
         query = Query.read(request.query_params)
         watched = self._find(request)
-        return JSONResponse(watched.read(lambda state, _: listing(state, query)))
+        return JSONResponse(watched.read(lambda state: listing(state, query)))
 
     def config(self, request: Request) -> Response:
         """A config with what was decided about it, and what its workers printed."""
         watched = self._find(request)
         place = request.path_params["bracket"], request.path_params["index"]
-        found = watched.read(lambda state, _: config_page(state, *place))
+        found = watched.read(lambda state: config_page(state, *place))
         if found is None:
             raise HTTPException(404)
         outputs = {row["rung"]: watched.output((*place, row["rung"])) for row in found["rows"]}
@@ -132,8 +139,27 @@ class Pages:
 
     def events(self, request: Request) -> Response:
         """The state of a study, now and whenever it changes."""
-        stream = _changes(self._find(request), request)
+        stream = self._changes(self._find(request))
         return StreamingResponse(stream, media_type="text/event-stream")
+
+    async def _changes(self, watched: Watched) -> AsyncIterator[str]:
+        last, silent = "", 0.0
+        yield "retry: 2000\n\n"
+        while not self._is_ending():
+            now = await run_in_threadpool(_now, watched)
+            silent += SECONDS_BETWEEN
+            if now != last or silent >= SECONDS_SILENT:
+                yield now if now != last else ": still here\n\n"
+                last, silent = now, 0.0
+            await asyncio.sleep(SECONDS_BETWEEN)
+
+
+def _now(watched: Watched) -> str:
+    """A study as an event."""
+    try:
+        return f"event: overview\ndata: {watched.overview()}\n\n"
+    except DeepbandError as error:
+        return f"event: trouble\ndata: {json.dumps(printable(str(error)))}\n\n"
 
 
 def _listed(watched: Watched) -> dict[str, Any]:
@@ -150,26 +176,3 @@ def _listed(watched: Watched) -> dict[str, Any]:
         "evaluations": f"{found.evaluations:,}",
         "objective": brief(found.objective or "", 200),
     }
-
-
-async def _changes(watched: Watched, request: Request) -> AsyncIterator[str]:
-    version, silent = -1, 0.0
-    yield "retry: 2000\n\n"
-    while not await request.is_disconnected():
-        try:
-            now = await run_in_threadpool(watched.look)
-            if now != version:
-                version, silent = now, 0.0
-                yield _event("overview", await run_in_threadpool(watched.overview))
-        except DeepbandError as error:
-            version = -1
-            yield _event("trouble", json.dumps(printable(str(error))))
-        silent += SECONDS_BETWEEN
-        if silent >= SECONDS_SILENT:
-            silent = 0.0
-            yield ": still here\n\n"
-        await asyncio.sleep(SECONDS_BETWEEN)
-
-
-def _event(name: str, data: str) -> str:
-    return f"event: {name}\ndata: {data}\n\n"

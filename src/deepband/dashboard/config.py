@@ -28,12 +28,11 @@ def config_page(state: State, bracket: int, index: int) -> dict[str, Any] | None
 
 
 def _row(state: State, told: JobFinished) -> dict[str, Any]:
-    loss = None if told.loss is None else -told.loss if state.created.maximize else told.loss
     return {
         "rung": told.rung,
         "budget": f"{state.run.budgets[told.rung]:.10g}",
         "run": told.run,
-        "value": "failed" if loss is None else brief(loss),
+        "value": "failed" if told.loss is None else brief(state.value(told.loss)),
         "seconds": "" if told.seconds is None else f"{told.seconds:.3g}",
         "resumed_from": "the start" if told.resumed_from is None else f"rung {told.resumed_from}",
         "metrics": [(name, brief(value)) for name, value in (told.metrics or {}).items()],

@@ -8,6 +8,7 @@ changes anything exists, and on other than this machine's own addresses a token 
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from urllib.parse import urlencode
 
@@ -17,8 +18,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 METHODS = ("GET", "HEAD")
-MOST_PATH, MOST_QUERY = 500, 1500
-COOKIE = "deepband-token"
+MOST_PATH, MOST_QUERY = 500, 3000
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -40,6 +40,8 @@ class Guard:
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self.app = app
         self.token = token
+        self.digest = hashlib.sha256((token or "").encode()).hexdigest()
+        self.cookie = f"deepband-{self.digest[:8]}"  # one a server: cookies know no ports
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -56,8 +58,8 @@ class Guard:
         await (refused or self.app)(scope, receive, send_safely)
 
     def _login(self, scope: Scope) -> Response | None:
-        """None for who has the token. It comes with the first address and then stays as a cookie,
-        so that it is not seen in the addresses that follow."""
+        """None for who has shown the token. It comes with the first address; a cookie with its
+        digest then stands for it, so that it is not seen in the addresses that follow."""
         if self.token is None:
             return None
         query = QueryParams(scope["query_string"])
@@ -66,10 +68,10 @@ class Guard:
             rest = urlencode([(name, v) for name, v in query.multi_items() if name != "token"])
             here = "/" + scope["path"].lstrip("/")  # never another host's
             answer = RedirectResponse(f"{here}?{rest}" if rest else here, 303)
-            answer.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
+            answer.set_cookie(self.cookie, self.digest, httponly=True, samesite="strict")
             return answer
         cookies = cookie_parser(Headers(scope=scope).get("cookie", ""))
-        if given is None and _same(cookies.get(COOKIE, ""), self.token):
+        if given is None and _same(cookies.get(self.cookie, ""), self.digest):
             return None
         return PlainTextResponse("The token is missing or wrong: open the address with it.", 403)
 

@@ -94,7 +94,7 @@ def _fits(state: State, told: JobFinished, query: Query) -> bool:
 
 def _searched(state: State, told: JobFinished) -> str:
     config = _config(state, told)
-    words = [
+    words = [  # as `brief` writes them, but of a hundred thousand configs
         f"{name}={value:.6g}" if type(value) is float else f"{name}={value}"
         for name, value in config.items()
     ]
@@ -119,9 +119,9 @@ def _sorted(
 def _column(state: State, sort: str) -> Callable[[JobFinished], float | None]:
     """What a column is sorted by: numbers only, of a choice its place among the others."""
     if sort in PLAIN:
-        if sort == "value" and state.created.maximize:
-            return lambda told: None if told.loss is None else -told.loss
-        return attrgetter("loss" if sort == "value" else sort)
+        if sort == "value":
+            return lambda told: None if told.loss is None else state.value(told.loss)
+        return attrgetter(sort)
     axes = {f"p{number}": axis for number, axis in enumerate(rows.axes(state))}
     if sort not in axes:
         raise InputError("there is no such column.")
@@ -133,17 +133,13 @@ def _column(state: State, sort: str) -> Callable[[JobFinished], float | None]:
 
 def _row(state: State, told: JobFinished, names: list[str]) -> dict[str, Any]:
     config = _config(state, told)
-    value = None
-    if told.loss is not None:
-        value = brief(-told.loss if state.created.maximize else told.loss)
     return {
         "bracket": told.bracket,
         "index": told.index,
         "rung": told.rung,
         "budget": state.run.budgets[told.rung],
         "run": told.run,
-        "value": value,
-        "finite": rows.is_finite(told.loss),
+        "value": None if told.loss is None else brief(state.value(told.loss)),
         "seconds": told.seconds,
         "error": None if told.error is None else shortened(told.error.split("\n")[0], 80),
         "config": [brief(config[name]) if name in config else "" for name in names],

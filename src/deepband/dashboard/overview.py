@@ -94,9 +94,9 @@ def _incumbent(state: State) -> dict[str, Any]:
     found = rows.incumbent(state)
     return {
         "steps": [
-            [step.spent, step.spent_resumed, _signed(state, step.told.loss)]
+            [step.spent, step.spent_resumed, state.value(step.told.loss)]
             for step in found.steps
-            if rows.is_finite(step.told.loss)
+            if rows.is_drawable(step.told.loss)
         ],
         "deepenings": [[each.spent, each.max_budget] for each in found.deepenings],
         "spent": found.spent,
@@ -110,15 +110,11 @@ def _curves(state: State) -> list[dict[str, Any]]:
             "bracket": row.bracket,
             "index": row.index,
             "promoted": row.promoted,
-            "points": [[budget, _signed(state, loss)] for budget, loss in row.points],
+            "points": [[budget, state.value(loss)] for budget, loss in row.points],
         }
         for row in rows.curves(state, MOST_CURVES)
         if row.points
     ]
-
-
-def _signed(state: State, loss: float) -> float:
-    return -loss if state.created.maximize else loss
 
 
 def _quotes(state: State) -> list[dict[str, Any]]:

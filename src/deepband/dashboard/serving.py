@@ -5,11 +5,13 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
 from deepband.errors import DeepbandError, InputError
 
+ANY = ("0.0.0.0", "::")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 FEWEST = 16
 """Characters of a token."""
@@ -33,16 +35,22 @@ def serve(
         raise DeepbandError(
             f"the live page needs {error.name}: pip install 'deepband[dashboard]'"
         ) from error
-    app = make_app(place, host_names(host, names), token)
-    with _listen(host, port) as listener:
+    server: uvicorn.Server
+    app = make_app(place, host_names(host, names), token, lambda: server.should_exit)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,  # it would hold the token
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=3,
+    )
+    server = uvicorn.Server(config)
+    with _listen(host, port) as listener, suppress(KeyboardInterrupt):
         query = f"?{urlencode({'token': token})}" if token else ""
-        name = f"[{host}]" if ":" in host else host
+        name = socket.gethostname() if host in ANY else f"[{host}]" if ":" in host else host
         say(f"http://{name}:{listener.getsockname()[1]}/{query}")
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, ws="none"
-        )
-        config.server_header = config.date_header = False
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
 
 
 def check_safe(host: str, token: str | None) -> None:
@@ -72,12 +80,22 @@ def host_names(host: str, more: Sequence[str] = ()) -> list[str]:
     be one of them."""
     names = {*LOCAL, host, *more}
     if not is_local(host):
-        here = socket.gethostname()
-        names |= {here, socket.getfqdn()}
-        names |= {str(found[4][0]) for found in socket.getaddrinfo(here, None)}
+        names |= {socket.gethostname(), socket.getfqdn(), *_addresses()}
     if any("*" in name for name in names):
         raise InputError("a host name has a '*': give each name that the page is reached by.")
-    return sorted(names - {"0.0.0.0", "::"})
+    names -= set(ANY)
+    return sorted(f"[{name}]" if ":" in name else name for name in names)
+
+
+def _addresses() -> set[str]:
+    """Those of this machine, as far as it knows them."""
+    found: set[str] = set()
+    with suppress(OSError):
+        found |= {str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None)}
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outward:
+        outward.connect(("192.0.2.1", 9))  # sends nothing: it only chooses a way out
+        found.add(str(outward.getsockname()[0]))
+    return found
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from deepband.dashboard.overview import overview
 from deepband.errors import InputError, StorageError
-from deepband.facts import JobKey
+from deepband.facts import Fact, JobKey
 from deepband.outbox import Outbox
 from deepband.state import State
 from deepband.storage import SqliteStorage, state_of
@@ -34,7 +34,7 @@ class Watched:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.id = hashlib.blake2b(os.fsencode(path), digest_size=8).hexdigest()
-        self._storage = SqliteStorage(path)
+        self._storage = SqliteStorage(path, looks_only=True)
         self._outbox = Outbox(self._storage.files)
         self._state: State | None = None
         self._running: frozenset[JobKey] = frozenset()
@@ -53,23 +53,20 @@ class Watched:
     def look(self) -> int:
         """Take in what is new. Returns a number that grows whenever something is."""
         with self._lock:
-            if time.monotonic() - self._looked >= SECONDS_A_LOOK:
-                self._look()
-                self._looked = time.monotonic()
+            self._look()
             return self._version
 
-    def read(self, reader: Callable[[State, frozenset[JobKey]], Result]) -> Result:
-        """What a function makes of the state and the running jobs, while neither changes."""
-        self.look()
+    def read(self, reader: Callable[[State], Result]) -> Result:
+        """What a function makes of the state, while that does not change."""
         with self._lock:
-            assert self._state is not None
-            return reader(self._state, self._running)
+            return reader(self._look())
 
     def overview(self) -> str:
         """What the page of the study draws, as JSON; made once for all who look."""
         with self._lock:
-            if self._drawn[0] != self._version and self._state is not None:
-                drawn = overview(self._state, self._running)
+            state = self._look()
+            if self._drawn[0] != self._version:
+                drawn = overview(state, self._running)
                 self._drawn = self._version, json.dumps(drawn, allow_nan=False)
             return self._drawn[1]
 
@@ -81,19 +78,27 @@ class Watched:
             return file.read(MOST_OUTPUT).decode(errors="replace")
         return None
 
-    def _look(self) -> None:
+    def _look(self) -> State:
+        if self._state is not None and time.monotonic() - self._looked < SECONDS_A_LOOK:
+            return self._state
         news = None if self._state is None else self._storage.news(self._state)
         if self._state is None or news is None:
             self._load()
         elif news:
-            try:
-                self._state.apply(news)
-            except Exception:  # it is half applied: only reading all of it helps
-                self._load()
-            self._version += 1
+            self._follow(self._state, news)
         running = frozenset(job.key for job in self._outbox.running())
         self._version += running != self._running
         self._running = running
+        self._looked = time.monotonic()
+        assert self._state is not None
+        return self._state
+
+    def _follow(self, state: State, news: list[Fact]) -> None:
+        try:
+            state.apply(news)
+            self._version += 1
+        except Exception:  # it is half applied: only reading all of it helps
+            self._load()
 
     def _load(self) -> None:
         self._state = None
@@ -113,7 +118,7 @@ class Watchlist:
         self.place = Path(os.path.abspath(place))
         self._watched: dict[Path, Watched] = {}
         if not self.place.is_dir():
-            self.studies()[0].look()
+            Watched(self.place).look()
 
     def studies(self) -> list[Watched]:
         """By name. New files of a folder are found, and those that are gone are forgotten."""
@@ -121,8 +126,12 @@ class Watchlist:
         if self.place.is_dir():
             found = self.place.glob("*.study")
             paths = sorted(path for path in found if path.is_file() and not path.is_symlink())
-        self._watched = {path: self._watched.get(path) or Watched(path) for path in paths}
-        return list(self._watched.values())
+        watched: dict[Path, Watched] = {}
+        for path in paths:
+            with suppress(StorageError):  # a name that nobody could open
+                watched[path] = self._watched.get(path) or Watched(path)
+        self._watched = watched
+        return list(watched.values())
 
     def find(self, identity: str) -> Watched | None:
         """A study by its id."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tempfile
+import warnings
 from base64 import b64encode
 from collections import Counter
 from importlib.resources import files
@@ -31,15 +31,15 @@ MOST_BEST, MOST_FAILURES, MOST_TEXT = 10, 20, 2000
 def write_report(study: Study, place: str | os.PathLike[str]) -> None:
     """Write the report of a study: whole, or not at all."""
     text = make_report(study)
-    target = Path(place)
+    target = Path(place).resolve()
+    if target.exists() and not target.is_file():
+        raise InputError(f"{target} cannot be written: it is no file.")
+    made = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=target.parent, prefix=".", suffix=".html", encoding="utf-8", delete=False
-        ) as file:
-            file.write(text)
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, target)
+        made.write_text(text, encoding="utf-8")
+        made.replace(target)
     except OSError as error:
+        made.unlink(missing_ok=True)
         raise InputError(f"{target} cannot be written: {error}.") from error
 
 
@@ -106,8 +106,15 @@ def _summary(kind: str) -> str:
     return (getattr(Plots, kind).__doc__ or "").split("\n\n")[0].replace("\n       ", "")
 
 
-def _image(study: Study, kind: str) -> str:
-    """A plot as an address that holds it. A browser runs no script of an image."""
+def _image(study: Study, kind: str) -> str | None:
+    """A plot as an address that holds it. A browser runs no script of an image. None when it cannot
+    be drawn: the report goes on without it."""
     stream = io.BytesIO()
-    write(study, kind, stream, "svg")
+    try:
+        write(study, kind, stream, "svg")
+    except DeepbandError:
+        raise
+    except Exception as error:
+        warnings.warn(f"the plot {kind!r} cannot be drawn: {error!r}", stacklevel=2)
+        return None
     return f"data:image/svg+xml;base64,{b64encode(stream.getvalue()).decode()}"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from deepband import rows
+from deepband import report, rows
 from deepband.plots.style import (
     COLOURS,
     DARK,
     QUIET,
     colour,
-    in_users_sign,
     label,
     loss_name,
     name_of,
@@ -46,41 +45,38 @@ def draw_curves(state: State, ax: Axes | None, most: int) -> Axes:
             ax.plot(x, y, "o", color=shade, markersize=3, label=f"{name} ({len(some):,})")
     _label_best(state, ax)
     configs = sum(len(state.results[b, b]) for b in state.schedule.brackets)
-    fewer = f", the {len(found):,} of {configs:,} that went highest"
+    fewer = f", the {most:,} of {configs:,} that went highest"
     ax.set_xscale("log", base=state.schedule.eta)
     budgets = state.run.budgets
     ax.set_xticks(budgets, [f"{budget:.6g}" for budget in budgets])
     ax.minorticks_off()
     ax.set(xlabel="budget of the evaluation", ylabel=loss_name(state))
-    ax.set_title(f"Configs on their way up{fewer if len(found) < configs else ''}")
+    ax.set_title(f"Configs on their way up{fewer if most < configs else ''}")
     ax.legend(fontsize=8)
     return ax
 
 
 def _label_best(state: State, ax: Axes) -> None:
-    steps = rows.incumbent(state).steps
-    if steps and rows.is_finite(steps[-1].told.loss):
-        told = steps[-1].told
-        x, y = state.run.budgets[told.rung], in_users_sign(state, steps[-1].told.loss or 0.0)
-        name = f"best (bracket {told.bracket}, index {told.index})"
-        ax.plot([x], [y], "*", color=COLOURS[1], markersize=12, label=name, zorder=4)
+    best = report.best(state)
+    if best is not None and best.value is not None and rows.is_drawable(best.loss):
+        name = f"best (bracket {best.bracket}, index {best.index})"
+        style: dict[str, Any] = {"color": COLOURS[1], "markersize": 12, "zorder": 4}
+        ax.plot([best.budget], [best.value], "*", label=name, **style)
 
 
 def _signed(state: State, points: Sequence[Point]) -> list[Point]:
-    return [(step, in_users_sign(state, loss)) for step, loss in points]
+    return [(step, state.value(loss)) for step, loss in points]
 
 
 def draw_incumbent(studies: Sequence[tuple[str, State]], ax: Axes | None) -> Axes:
     """The best loss so far: a solid line when every evaluation pays its whole budget, a dashed one
     when training goes on from the rung below. Triangles are deepenings."""
     ax = new_axes(ax)
-    drawn = 0
     for number, (name, state) in enumerate(studies):
         found = rows.incumbent(state)
-        drawn += bool(found.steps)
         for resumed in (False, True):
             _stairs(ax, state, found, resumed, name, colour(number))
-    if not drawn:
+    if not ax.lines:
         return note(ax, "No evaluation has a finite loss yet.")
     ax.set(xlabel="budget spent by all runs", ylabel=f"best {loss_name(studies[0][1])}")
     ax.set_title("Incumbent against budget spent")
@@ -92,9 +88,9 @@ def _stairs(
     ax: Axes, state: State, found: rows.Incumbent, resumed: bool, name: str, shade: str
 ) -> None:
     steps = [
-        (step.spent_resumed if resumed else step.spent, in_users_sign(state, step.told.loss))
+        (step.spent_resumed if resumed else step.spent, state.value(step.told.loss))
         for step in found.steps
-        if rows.is_finite(step.told.loss)
+        if rows.is_drawable(step.told.loss)
     ]
     if not steps:
         return
@@ -125,7 +121,7 @@ def draw_stability(state: State, ax: Axes | None) -> Axes:
     found = agreements(state)
     known = [(number, each.tau) for number, each in enumerate(found) if each.tau is not None]
     if not known:
-        return note(ax, "No two rungs have two configs in common yet.")
+        return note(ax, "There are no two rungs to compare yet, or all losses on them are equal.")
     x, tau = zip(*known, strict=True)
     ax.bar(x, tau, width=0.5, color=COLOURS[0])
     for number, each in enumerate(found):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deepband import rows
-from deepband.errors import read_index
 from deepband.importance import importance
-from deepband.plots.style import COLOURS, in_users_sign, label, loss_name, new_axes, note
+from deepband.plots.style import COLOURS, label, loss_name, new_axes, note
 from deepband.state import State
 
 if TYPE_CHECKING:
@@ -25,13 +24,12 @@ def draw_parallel(state: State, ax: Axes | None, rung: int | None, most: int) ->
     """A line a config across its parameters, coloured by its loss on one rung."""
     axes = rows.axes(state)
     ax = new_axes(ax, width=max(6.0, 2.0 + 1.4 * len(axes)))
-    chosen = rows.well_filled_rung(state) if rung is None else rung
-    chosen = read_index("rung", chosen or 0, state.schedule.top + 1)
+    chosen = rows.rung_to_judge(state, rung)
     found = rows.on_rung(state, chosen)
     if not found:
         return note(ax, "No evaluation on this rung has a finite loss yet.")
     lines = [_line(axes, config) for _, config in found[:most]][::-1]
-    losses = [in_users_sign(state, told.loss or 0.0) for told, _ in found[:most]][::-1]
+    losses = [state.value(told.loss or 0.0) for told, _ in found[:most]][::-1]
     _draw_lines(state, ax, lines, losses)
     _draw_axes(ax, axes, any(y == NOWHERE for line in lines for _, y in line))
     some_of = f"the best {most:,} of {len(found):,}" if len(found) > most else f"{len(found):,}"

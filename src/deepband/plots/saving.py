@@ -14,7 +14,7 @@ FORMATS = (".png", ".pdf", ".svg")
 
 def save(study: Plotted, kind: str, place: str | os.PathLike[str], *others: Plotted) -> None:
     """Draw one kind of plot into a file; its name says in which format."""
-    form = os.path.splitext(os.fspath(place))[1][1:]
+    form = os.path.splitext(os.fspath(place))[1][1:].lower()
     try:
         write(study, kind, place, form, *others)
     except OSError as error:

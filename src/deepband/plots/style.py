@@ -51,10 +51,6 @@ def loss_name(state: State) -> str:
     return "value (larger is better)" if state.created.maximize else "loss"
 
 
-def in_users_sign(state: State, loss: float) -> float:
-    return -loss if state.created.maximize else loss
-
-
 def note(ax: Axes, text: str) -> Axes:
     """Say why there is nothing to see."""
     ax.set_axis_off()

@@ -138,11 +138,16 @@ def summary(connection: sqlite3.Connection) -> Summary:
 
 def is_grown(connection: sqlite3.Connection, study: str, commit: int) -> bool:
     """Whether this is the study that it was at a commit, with nothing taken back since then."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version < 2:  # it does not say what came when
-        return False
-    row = connection.execute("SELECT study, commits, reopened FROM studies").fetchone()
-    return bool(row[0] == study and row[1] >= commit >= row[2])
+    cursor = connection.execute("SELECT * FROM studies")
+    names = [name for name, *_ in cursor.description]
+    row = dict(zip(names, cursor.fetchone(), strict=True))
+    return bool(row["study"] == study and row["commits"] >= commit >= row.get("reopened", 0))
+
+
+def read_commit(connection: sqlite3.Connection, commit: int) -> Iterator[JobFinished]:
+    """The evaluations that came with a commit."""
+    for row in _evaluations(connection, "WHERE commits = ?", commit):
+        yield JobFinished(*row)
 
 
 def _runs(

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 
-from deepband.errors import HeldError, StorageError, shown
+from deepband.errors import HeldError, StorageError, TornError, shown
 from deepband.facts import Fact, JobReleased, JobsStarted
 from deepband.state import State
 from deepband.storage import codec
@@ -32,8 +32,9 @@ BUSY_SECONDS = 30.0
 class SqliteStorage:
     """The facts of one study in one file."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], looks_only: bool = False) -> None:
         self.path = _read_path(path)
+        self._looks_only = looks_only
         self.files = self.path.with_name(self.path.name + ".files")
         self._lock = FileLock(
             self.files / "lock", timeout=0, thread_local=False, fallback_to_soft=False
@@ -49,36 +50,37 @@ class SqliteStorage:
         self._check_path()
         if not self.path.exists():
             return []
-        with self._complaints():
-            try:
-                return self._read()
-            except sqlite3.OperationalError:
-                # A driver died in the middle of a commit and left its journal: someone who may
-                # write must roll it back first. If a driver lives, it has done so already.
-                if not self._journal.exists():
-                    raise
-            self._roll_back()
+        try:
             return self._read()
+        except TornError:  # if a driver lives, it has rolled it back already
+            if self._looks_only:
+                raise
+        with self._complaints():
+            self._roll_back()
+        return self._read()
 
     def news(self, state: State) -> list[Fact] | None:
         """The facts that a state, made of what was last read here, does not have yet. None when it
         must be made again, because some of what it has was taken back or is not known to be."""
-        with self._complaints(), closing(self._connect("ro")) as connection:
-            connection.execute("BEGIN")
-            before, self._commits = self._commits, _commits(connection)
-            if not codec.is_grown(connection, state.created.study, before):
+        with self._reading() as connection:
+            commits = _commits(connection)
+            if not codec.is_grown(connection, state.created.study, self._commits):
                 return None
-            if self._commits == before:
+            if commits == self._commits:
                 return []
+            if _format(connection) < 2:  # it does not say what came when
+                return None
+            last = codec.read_commit(connection, self._commits)
+            if any(state.result(*told[:3]) != told for told in last):  # a backup that went on
+                return None
             drawn = [len(configs) for configs in state.configs]
-            return list(codec.read_since(connection, before, len(state.runs), drawn))
+            news = list(codec.read_since(connection, self._commits, len(state.runs), drawn))
+            self._commits = commits
+            return news
 
     def summary(self) -> codec.Summary:
         """The study in a few numbers, without reading all of it."""
-        self._check_path()
-        with self._complaints(), closing(self._connect("ro")) as connection:
-            connection.execute("BEGIN")
-            self._check_ours(connection, writing=False)
+        with self._reading() as connection:
             return codec.summary(connection)
 
     def lock(self) -> bool:
@@ -149,13 +151,24 @@ class SqliteStorage:
             )
 
     def _read(self) -> list[Fact]:
-        with closing(self._connect("ro")) as connection:
-            connection.execute("BEGIN")  # one snapshot
+        with self._reading() as connection:
+            commits = _commits(connection)
+            facts = list(codec.read(connection))
+            self._commits = commits
+            return facts
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """One snapshot of a whole study."""
+        self._check_path()
+        if not self.path.exists():
+            raise StorageError(self.path, "is gone.")
+        with self._complaints(), closing(self._connect("ro")) as connection:
+            connection.execute("BEGIN")
             self._check_ours(connection, writing=False)
             try:
-                self._commits = _commits(connection)
-                return list(codec.read(connection))
-            except sqlite3.Error:
+                yield connection
+            except (sqlite3.Error, StorageError):
                 raise
             except Exception as error:
                 raise StorageError(self.path, f"is damaged: {error!r}.") from error
@@ -263,9 +276,10 @@ class SqliteStorage:
         except sqlite3.OperationalError as error:
             if "no such" in str(error):
                 raise StorageError(self.path, f"is damaged: {error}.") from error
-            raise StorageError(
-                self.path, f"cannot be used now: {error}. Nothing of the last step was kept."
-            ) from error
+            if self._connection is None and "readonly" in str(error) and self._journal.exists():
+                raise TornError(self.path) from error
+            kept = "" if self._connection is None else " Nothing of the last step was kept."
+            raise StorageError(self.path, f"cannot be used now: {error}.{kept}") from error
         except sqlite3.DatabaseError as error:
             raise StorageError(self.path, f"is not a whole study file: {error}.") from error
         except OSError as error:

@@ -10,9 +10,10 @@ const seen = new Map(); // what each cell last showed
 export function drawBrackets(overview, study) {
   const table = byId("brackets");
   const rungs = Math.max(...overview.cells.map((cell) => cell.rung)) + 1;
-  if (table.dataset.rungs !== String(rungs)) {
+  const shape = overview.cells.map((cell) => cell.budget).join();
+  if (table.dataset.shape !== shape) {
     seen.clear();
-    table.dataset.rungs = rungs;
+    table.dataset.shape = shape;
     table.replaceChildren(...skeleton(overview.cells, rungs));
   }
   for (const cell of overview.cells) {

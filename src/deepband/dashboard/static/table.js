@@ -13,14 +13,16 @@ export class Table {
     const given = new URLSearchParams(location.search);
     this.sort = given.get("sort") ?? "bracket";
     this.descending = given.get("descending") === "1";
-    this.page = Number(given.get("page") ?? 0) || 0;
+    this.page = Math.max(0, Math.floor(Number(given.get("page"))) || 0);
     this.filter = byId("filter");
     this.given = given;
     this.filter.addEventListener("submit", (event) => event.preventDefault());
-    this.filter.addEventListener("input", () => {
-      clearTimeout(this.timer);
-      this.timer = setTimeout(() => this.turn(0), 200);
-    });
+    for (const event of ["input", "change"]) {
+      this.filter.addEventListener(event, () => {
+        clearTimeout(this.timer);
+        this.timer = setTimeout(() => this.turn(0), 200);
+      });
+    }
     byId("previous").addEventListener("click", () => this.turn(this.page - 1));
     byId("next").addEventListener("click", () => this.turn(this.page + 1));
     const text = given.get("text");
@@ -66,14 +68,22 @@ export class Table {
   async load() {
     const asked = (this.asked += 1);
     const query = this.query();
-    history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
-    const answer = await fetch(`/studies/${this.study}/evaluations?${query}`);
+    let answer;
+    try {
+      answer = await fetch(`/studies/${this.study}/evaluations?${query}`);
+    } catch {
+      byId("count").textContent = "The server does not answer.";
+      return;
+    }
     if (asked !== this.asked) return; // a later one is under way
     if (!answer.ok) {
       byId("count").textContent = await answer.text();
       return;
     }
-    this.show(await answer.json());
+    history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+    const found = await answer.json();
+    if (this.page && this.page >= found.pages) await this.turn(found.pages - 1);
+    else this.show(found);
   }
 
   show(found) {

@@ -1,0 +1,77 @@
+"""A live page, served by a process of its own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+
+@dataclass
+class Server:
+    """Where it is, and who it is."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).netloc
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self.host, timeout=20)
+
+    def ask(
+        self, path: str, method: str = "GET", headers: Mapping[str, str] | None = None
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        connection = self.connect()
+        try:
+            connection.request(method, path, headers=dict(headers or {}))
+            answer = connection.getresponse()
+            return answer, answer.read()
+        finally:
+            connection.close()
+
+    def study(self) -> str:
+        """The path of the page of the only study that is served."""
+        answer, _ = self.ask("/")
+        return answer.headers["Location"]
+
+    def events(self, path: str) -> Iterator[tuple[str, Any]]:
+        """What the server tells of a study, for ever."""
+        connection = self.connect()
+        try:
+            connection.request("GET", f"{path}/events")
+            answer = connection.getresponse()
+            assert answer.headers["Content-Type"].startswith("text/event-stream")
+            name = ""
+            for line in answer:
+                text = line.decode().rstrip("\n")
+                if text.startswith("event: "):
+                    name = text[7:]
+                elif text.startswith("data: "):
+                    yield name, json.loads(text[6:])
+        finally:
+            connection.close()
+
+
+@contextmanager
+def serving(place: Path, *more: str) -> Iterator[Server]:
+    """Serve a study or a folder on a free port."""
+    command = [sys.executable, "-m", "deepband", "serve", str(place), "--port", "0", *more]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout
+        try:
+            yield Server(process.stdout.readline().strip(), process)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=20)

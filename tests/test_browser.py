@@ -1,0 +1,307 @@
+"""The live page and the report in a real browser."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import Select
+
+import deepband
+import hostile
+from deepband.handout import write_report
+from driving import finish, noisy, wait_until
+from serving import serving
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(240)]
+
+SPACE = {"lr": (1e-4, 1e-1, "log"), "kind": ["a", "b"]}
+PHONE, DESKTOP = (390, 844), (1280, 900)
+LOOKS = [(PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark")]
+
+
+class Browser:
+    """A page, and what goes wrong on it."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def look(self, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> None:
+        """Be a phone or a desktop, in dark or light."""
+        width, height = size
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    def open(self, url: str) -> None:
+        self.driver.get(url)
+
+    def find(self, selector: str) -> WebElement:
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def texts(self, selector: str) -> list[str]:
+        """What elements say, read in one go because the page may change at any moment."""
+        code = "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)"
+        found: list[str] = self.driver.execute_script(code, selector)
+        return found
+
+    def run(self, code: str) -> Any:
+        return self.driver.execute_script(code)
+
+    def complaints(self) -> list[Any]:
+        """What is in the console since this was last asked."""
+        log: Any = self.driver.get_log
+        return list(log("browser"))
+
+    def check_quiet(self) -> None:
+        """No alert fired, nothing was refused or failed, and the layout holds."""
+        assert self.run("return window.alerts ?? 0") == 0
+        assert self.complaints() == []
+        code = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert self.run(code) <= 0
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or "chromium"
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.set_capability("unhandledPromptBehavior", "ignore")
+    service = webdriver.ChromeService(shutil.which("chromedriver") or "chromedriver")
+    with webdriver.Chrome(options=options, service=service) as driver:
+        count = "window.alerts = 0; window.alert = () => { window.alerts += 1; };"
+        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": count})
+        yield driver
+
+
+@pytest.fixture
+def browser(chromium: webdriver.Chrome) -> Iterator[Browser]:
+    browser = Browser(chromium)
+    browser.look()
+    browser.complaints()
+    yield browser
+    chromium.get("about:blank")
+
+
+def make(place: Path, max_budget: int = 9) -> deepband.Study:
+    study = deepband.open_study(place, space=SPACE, max_budget=max_budget)
+    finish(study, noisy(1, failures=0.1))
+    return study
+
+
+def drive(place: Path, objective: Any, **how: Any) -> threading.Thread:
+    """Run a study in a thread of its own."""
+
+    def run() -> None:
+        with deepband.open_study(place) as study:
+            study.optimize(objective, **how)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_cells_fill_while_a_study_runs_and_is_deepened(browser: Browser, tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    go = threading.Event()
+
+    def train(config: dict[str, Any], budget: int) -> float:
+        if budget == 3:
+            go.wait(30)
+        return float(config["lr"]) / budget
+
+    deepband.open_study(place, space=SPACE, max_budget=9).close()
+    with serving(place) as server:
+        browser.open(server.url)
+        wait_until(lambda: browser.texts("#cell-0-0 span") == ["0 of 9"])
+        browser.run("window.stayed = true")
+        thread = drive(place, train)
+        wait_until(lambda: browser.texts("#cell-0-0 span") == ["9 of 9"])
+        assert browser.texts("#cell-2-2 span") == ["0 of 3"]
+        assert "Known when the run is done" in browser.find("#quotes").text
+        assert len(browser.all("#cell-0-0 .mark.run0")) == 9
+        assert len(browser.all("#cell-0-0 .mark.promoted")) == 3
+        go.set()
+        thread.join()
+        study = deepband.open_study(place)
+        wait_until(lambda: browser.texts("#cell-2-2 span") == ["3 of 3"])
+        wait_until(lambda: "done" in browser.find("#state").text)
+        wait_until(lambda: len(browser.all("#quotes > div")) == 3)
+        assert study.quote("efficient").title in browser.find("#quotes").text
+        wait_until(lambda: browser.texts("#count") == ["22 evaluations"])
+
+        study.deepen("preserving")
+        wait_until(lambda: browser.texts("#cell-3-3 span") == ["0 of 4"])
+        assert browser.texts("#cell-0-0 span") == ["9 of 27"]
+        study.optimize(train)
+        wait_until(lambda: browser.texts("#cell-0-0 span") == ["27 of 27"])
+        assert len(browser.all("#cell-0-0 .mark.run1")) == 18
+        assert "run 1 (max_budget 27, preserving)" in browser.find("#legend").text
+        wait_until(lambda: f"{study.evaluations[-1].budget}" in browser.find("#incumbent").text)
+        assert browser.run("return window.stayed")  # it was never loaded again
+        browser.check_quiet()
+
+
+def test_running_jobs_are_seen(browser: Browser, tmp_path: Path) -> None:
+    place, go = tmp_path / "a.study", tmp_path / "go"
+
+    def train(config: dict[str, Any], budget: int) -> float:
+        import time
+
+        while not go.exists():
+            time.sleep(0.02)
+        return float(config["lr"])
+
+    deepband.open_study(place, space=SPACE, max_budget=3).close()
+    with serving(tmp_path) as server:
+        thread = drive(place, train, workers=2)
+        browser.open(server.url)
+        browser.find("tbody a").click()
+        wait_until(lambda: len(browser.all(".brackets .mark.running")) == 2)
+        assert "2 running" in browser.find("#state").text
+        go.touch()
+        thread.join()
+        wait_until(lambda: browser.all(".brackets .mark.running") == [])
+        browser.check_quiet()
+
+
+def test_the_table_sorts_filters_and_turns_pages(browser: Browser, tmp_path: Path) -> None:
+    study = make(tmp_path / "a.study", 27)
+    good = [each for each in study.evaluations if each.loss is not None]
+    with serving(tmp_path / "a.study") as server:
+        browser.open(server.url)
+        total = f"{len(study.evaluations)} evaluations"
+        wait_until(lambda: browser.texts("#count") == [total])
+        assert browser.texts("#page") == ["page 1 of 2"]
+        browser.find("#next").click()
+        wait_until(lambda: browser.texts("#page") == ["page 2 of 2"])
+        browser.find('[data-sort="value"]').click()
+        least = f"{min(each.loss or 0.0 for each in good):.6g}"
+        wait_until(lambda: browser.texts("tbody tr:first-child td:nth-child(6)") == [least])
+        assert browser.find("th[aria-sort]").get_attribute("aria-sort") == "ascending"
+        button = browser.find('[data-sort="value"]')
+        button.send_keys(Keys.ENTER)  # as with a mouse
+        most = f"{max(each.loss or 0.0 for each in good):.6g}"
+        wait_until(lambda: browser.texts("tbody tr:first-child td:nth-child(6)") == [most])
+        assert browser.run("return document.activeElement.dataset.sort") == "value"
+        Select(browser.find('[name="outcome"]')).select_by_visible_text("failed")
+        failed = len(study.evaluations) - len(good)
+        wait_until(lambda: browser.texts("#count") == [f"{failed} evaluations"])
+        Select(browser.find('[name="outcome"]')).select_by_visible_text("all")
+        browser.find('[name="text"]').send_keys("kind=b")
+        b = sum(each.config["kind"] == "b" for each in study.evaluations)
+        wait_until(lambda: browser.texts("#count") == [f"{b} evaluations"])
+        browser.driver.refresh()  # the address keeps what was chosen
+        wait_until(lambda: browser.texts("#count") == [f"{b} evaluations"])
+        browser.check_quiet()
+
+
+def test_a_config_is_opened_from_the_table_by_keyboard(browser: Browser, tmp_path: Path) -> None:
+    study = make(tmp_path / "a.study")
+    with serving(tmp_path / "a.study") as server:
+        browser.open(server.url)
+        wait_until(lambda: browser.all("#evaluations tbody a"))
+        browser.find("#evaluations tbody a").send_keys(Keys.ENTER)
+        wait_until(lambda: browser.texts("h1") == ["Bracket 0, index 0"])
+        assert browser.texts("#verdicts li") == [str(each) for each in study.explain(0, 0)]
+        browser.find("header nav a").send_keys(Keys.ENTER)
+        wait_until(lambda: browser.texts("h1") == ["a.study"])
+        browser.check_quiet()
+
+
+def test_landmarks_and_names_for_a_screen_reader(browser: Browser, tmp_path: Path) -> None:
+    make(tmp_path / "a.study")
+    with serving(tmp_path / "a.study") as server:
+        browser.open(server.url)
+        wait_until(lambda: len(browser.all("figure svg")) == 2)
+        assert len(browser.all("main")) == len(browser.all("h1")) == 1
+        assert browser.find("html").get_attribute("lang") == "en"
+        for section in browser.all("section"):
+            assert browser.find(f"#{section.get_attribute('aria-labelledby')}").text
+        for chart in browser.all("figure svg"):
+            assert chart.get_attribute("role") == "img"
+            assert chart.get_attribute("aria-label")
+        unnamed = (
+            "return [...document.querySelectorAll('input,select')].filter((e) => !e.labels.length)"
+        )
+        assert browser.run(unnamed) == []
+        browser.find("body").send_keys(Keys.TAB)
+        assert browser.run("return document.activeElement.className") == "skip"
+
+
+def contrast(browser: Browser, selector: str) -> float:
+    """How far a text stands out from the page, by the definition of WCAG."""
+    code = """
+      const light = (colour) => {
+        const parts = colour.match(/[0-9.]+/g).slice(0, 3).map((c) => c / 255)
+          .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+      };
+      const ink = light(getComputedStyle(document.querySelector(arguments[0])).color);
+      const paper = light(getComputedStyle(document.body).backgroundColor);
+      return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+    """
+    return float(browser.driver.execute_script(code, selector))
+
+
+@pytest.mark.parametrize(("size", "scheme"), LOOKS)
+def test_every_look(browser: Browser, tmp_path: Path, size: tuple[int, int], scheme: str) -> None:
+    make(tmp_path / "a.study").deepen("preserving")
+    browser.look(size, scheme)
+    with serving(tmp_path / "a.study") as server:
+        browser.open(server.url)
+        wait_until(lambda: browser.all("#evaluations tbody tr"))
+        for selector in ("h1", "#state", "#count", "a[href^='/studies']", "figcaption"):
+            assert contrast(browser, selector) >= 4.5
+        browser.check_quiet()
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP])
+def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path, size: tuple[int, int]) -> None:
+    place = tmp_path / "<img src=x onerror=alert(9)>.study"
+    study = hostile.make(place, workers=2)
+    browser.look(size)
+    with serving(tmp_path) as server:
+        browser.open(server.url)
+        browser.check_quiet()
+        browser.find("tbody a").click()
+        wait_until(lambda: browser.all("#evaluations tbody tr"))
+        assert browser.texts("h1") == [place.name]
+        assert any("<script>alert(1)</script>" in text for text in browser.texts("#best dt"))
+        browser.check_quiet()
+        browser.find('[data-sort="p1"]').send_keys(Keys.ENTER)
+        browser.find('[name="text"]').send_keys("<script>")
+        wait_until(lambda: browser.texts("#count") == [f"{len(study.evaluations)} evaluations"])
+        browser.check_quiet()
+        browser.find("#evaluations tbody a").send_keys(Keys.ENTER)
+        wait_until(lambda: browser.all("pre.output"))
+        assert "<script>alert(1)</script>" in browser.texts("pre.output")[0]
+        browser.check_quiet()
+    write_report(study, tmp_path / "report.html")
+    browser.open((tmp_path / "report.html").as_uri())
+    wait_until(lambda: browser.run("return [...document.images].every((i) => i.naturalWidth)"))
+    browser.check_quiet()
+
+
+def test_a_server_that_is_gone_is_told(browser: Browser, tmp_path: Path) -> None:
+    make(tmp_path / "a.study")
+    with serving(tmp_path / "a.study") as server:
+        browser.open(server.url)
+        wait_until(lambda: browser.all("#evaluations tbody tr"))
+        assert not browser.find("#trouble").is_displayed()
+    wait_until(lambda: browser.find("#trouble").is_displayed())
+    assert "does not answer" in browser.find("#trouble").text

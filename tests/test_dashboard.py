@@ -1,0 +1,504 @@
+"""The live page, asked over a real connection: what it tells, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import deepband
+import hostile
+from deepband.cli import main
+from deepband.dashboard.app import make_app
+from deepband.dashboard.guard import HEADERS, Guard
+from deepband.dashboard.listing import ROWS_A_PAGE
+from deepband.dashboard.serving import check_safe, host_names
+from deepband.dashboard.watching import Watched, Watchlist
+from deepband.storage import codec
+from driving import finish, noisy, wait_until
+from serving import Server, serving
+from test_storage import make_old
+
+SPACE = {"lr": (1e-4, 1e-1, "log"), "kind": ["a", "b"]}
+
+
+def make(place: Path, max_budget: int = 27, failures: float = 0.1) -> deepband.Study:
+    study = deepband.open_study(place, space=SPACE, max_budget=max_budget)
+    finish(study, noisy(1, failures))
+    return study
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("served") / "a.study"
+    make(place).close()
+    return place
+
+
+@pytest.fixture(scope="module")
+def server(place: Path) -> Iterator[Server]:
+    with serving(place) as server:
+        yield server
+
+
+# What is refused
+
+
+PATHS = [
+    "/static/../app.py",
+    "/static/%2e%2e/app.py",
+    "/static/..%2fapp.py",
+    "/static/%2fetc%2fpasswd",
+    "/static/nothing.js",
+    "//evil.example/",
+    "/studies/../../etc/passwd",
+    "/studies/%2e%2e%2f%2e%2e%2fa.study",
+    "/studies/a.study",
+    "/studies/0000000000000000",
+    "/studies/0000000000000000/events",
+    "STUDY/configs/-1/0",
+    "STUDY/configs/0/-1",
+    "STUDY/configs/0/99999999999999999999999",
+    "STUDY/configs/99/0",
+    "STUDY/configs/0/../../etc",
+    "STUDY/configs/0/%2e%2e",
+    "STUDY/output/0-0-0",
+    "STUDY.files/lock",
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_paths_lead_nowhere(server: Server, path: str) -> None:
+    answer, body = server.ask(path.replace("STUDY", server.study()))
+    assert answer.status == 404
+    assert body == b"Not Found"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "a@127.0.0.1", "", "x y"],
+)
+def test_a_foreign_host_is_refused(server: Server, host: str) -> None:
+    answer, body = server.ask(server.study(), headers={"Host": host})
+    assert answer.status == 400
+    assert b"a.study" not in body
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
+def test_names_of_this_machine_are_taken(server: Server, host: str) -> None:
+    port = server.host.split(":")[1]
+    for name in (host, f"{host}:{port}"):
+        assert server.ask(server.study(), headers={"Host": name})[0].status == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "", "https://HOST", "http://127.0.0.1:1", "file://"]
+)
+def test_a_foreign_origin_is_refused(server: Server, origin: str) -> None:
+    path = f"{server.study()}/evaluations"
+    answer, _ = server.ask(path, headers={"Origin": origin.replace("HOST", server.host)})
+    assert answer.status == 403
+    own = {"Origin": f"http://{server.host}"}
+    assert server.ask(path, headers=own)[0].status == 200
+
+
+@pytest.mark.parametrize(
+    "method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNEXT"]
+)
+def test_only_looking_is_possible(server: Server, method: str) -> None:
+    answer, _ = server.ask(server.study(), method)
+    assert answer.status == 405
+    assert answer.headers["Allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("STUDY/evaluations?text=" + "x" * 3100, 414),
+        ("/" + "x" * 600, 414),
+        ("STUDY/evaluations?sort=nothing", 400),
+        ("STUDY/evaluations?sort=p9", 400),
+        ("STUDY/evaluations?page=-1", 400),
+        ("STUDY/evaluations?page=1e9", 400),
+        ("STUDY/evaluations?page=99999999999", 400),
+        ("STUDY/evaluations?bracket=%D9%A3", 400),  # a digit, but not one of ours
+        ("STUDY/evaluations?outcome=drop", 400),
+        ("STUDY/evaluations?path=/etc/passwd", 400),
+        ("STUDY/evaluations?page=99999999", 200),
+        ("STUDY/evaluations?text=%00%ff", 200),
+    ],
+)
+def test_queries(server: Server, path: str, status: int) -> None:
+    answer, _ = server.ask(path.replace("STUDY", server.study()))
+    assert answer.status == status
+
+
+def test_a_websocket_is_refused(server: Server) -> None:
+    asked = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    asked["Sec-WebSocket-Key"] = "x3JJHMbDL1EzLkh9GBhXDw=="
+    answer, _ = server.ask("/", headers=asked)
+    assert answer.status != 101
+
+
+def test_a_request_that_is_no_http(server: Server) -> None:
+    host, port = server.host.split(":")
+    with socket.create_connection((host, int(port))) as raw:
+        raw.sendall(b"GET / HTTP/1.1\r\n\r\n")  # without a host
+        assert b"400" in raw.recv(100)
+    assert server.ask(server.study())[0].status == 200
+
+
+def test_every_answer_says_what_a_browser_may_do(server: Server) -> None:
+    study = server.study()
+    for path in ("/", study, f"{study}/evaluations", "/static/study.js", "/nothing"):
+        answer, _ = server.ask(path)
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value
+        assert "Server" not in answer.headers
+    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+    assert server.ask(study, "HEAD")[1] == b""
+
+
+# Who may be asked from elsewhere
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org"])
+def test_an_open_address_needs_a_token(host: str, place: Path) -> None:
+    result = CliRunner().invoke(main, ["serve", str(place), "--host", host])
+    assert result.exit_code == 2
+    assert "sees every config" in result.output
+    with pytest.raises(deepband.InputError, match="guessed"):
+        check_safe(host, "short")
+    check_safe(host, "x" * 16)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])
+def test_an_own_address_needs_none(host: str) -> None:
+    check_safe(host, None)
+
+
+def test_the_names_that_are_answered_to() -> None:
+    assert host_names("127.0.0.1") == ["127.0.0.1", "[::1]", "localhost"]
+    wide = host_names("0.0.0.0", ["tuning.example.org"])
+    assert {"tuning.example.org", socket.gethostname()} <= set(wide)
+    assert not {"0.0.0.0", "*"} & set(wide)
+    with pytest.raises(deepband.InputError, match="each name"):
+        host_names("0.0.0.0", ["*.example.org"])
+
+
+def test_a_token_is_asked_for_once(place: Path) -> None:
+    token = "a secret of many words"
+    first = Guard(lambda *_: None, token)  # type: ignore[arg-type]
+    assert first.cookie != Guard(first.app, "another one of many words").cookie
+    with serving(place, "--host", "0.0.0.0", "--token", token) as server:
+        port = server.host.split(":")[1]
+        here = f"http://{socket.gethostname()}:{port}/"
+        assert server.url == f"{here}?token=a+secret+of+many+words"
+        inside = Server(f"http://127.0.0.1:{port}/", server.process)
+        for path in ("/", "/?token=wrong", "/static/study.js", "/?token="):
+            assert inside.ask(path)[0].status == 403
+        answer, _ = inside.ask("//evil.example/?page=1&token=a+secret+of+many+words")
+        assert answer.status == 303
+        assert answer.headers["Location"] == "/evil.example/?page=1"
+        cookie = answer.headers["Set-Cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        pair = cookie.split(";")[0]
+        assert "secret" not in cookie
+        name = pair.split("=")[0]
+        assert inside.ask("/", headers={"Cookie": f"{name}=wrong"})[0].status == 403
+        assert inside.ask("/", headers={"Cookie": pair})[0].status == 303  # to the study
+
+
+# What it tells
+
+
+def test_the_first_event_is_the_study(server: Server, place: Path) -> None:
+    name, overview = next(server.events(server.study()))
+    study = deepband.open_study(place)
+    assert name == "overview"
+    assert study.best is not None
+    assert overview["best"]["value"] == study.best.value
+    assert overview["status"]["evaluations"] == len(study.evaluations)
+    assert overview["status"]["failed"] == sum(each.loss is None for each in study.evaluations)
+    assert overview["status"]["spent"] == study.runs[0].cost
+    assert overview["status"]["left"] == 0
+    assert [quote["title"] for quote in overview["quotes"]] == [
+        study.quote(strategy).title for strategy in ("discarding", "preserving", "efficient")
+    ]
+    assert sum(sum(cell["evaluated"]) for cell in overview["cells"]) == len(study.evaluations)
+
+
+def test_events_follow_a_study_and_its_deepening(tmp_path: Path) -> None:
+    study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
+    with serving(tmp_path / "a.study") as server:
+        events = server.events(server.study())
+        assert next(events)[1]["status"]["evaluations"] == 0
+        finish(study, noisy(1))
+        overview = latest(events, 6)
+        assert overview["status"]["done"]
+        study.deepen("efficient")
+        assert len(next(events)[1]["runs"]) == 2
+        finish(study, noisy(1))
+        assert latest(events, len(study.evaluations))["status"]["done"]
+
+
+def latest(
+    events: Iterator[tuple[str, dict[str, dict[str, object]]]], count: int
+) -> dict[str, dict[str, object]]:
+    """The event after which so many evaluations are known."""
+    for name, overview in events:
+        assert name == "overview"
+        if overview["status"]["evaluations"] == count:
+            return overview
+    raise AssertionError("the stream ended")
+
+
+def test_a_study_that_is_lost_and_found(tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    make(place, 3).close()
+    with serving(tmp_path) as server:
+        _, page = server.ask("/")
+        path = page.decode().split('href="/studies/')[1].split('"')[0]
+        events = server.events(f"/studies/{path}")
+        assert next(events)[0] == "overview"
+        content = place.read_bytes()
+        place.write_bytes(content[: len(content) // 2])
+        assert next(events)[0] == "trouble"
+        assert server.ask(f"/studies/{path}/evaluations")[0].status == 503
+        assert "is not a whole study file" in server.ask("/")[1].decode()
+        place.write_bytes(content)
+        _, overview = next(event for event in events if event[0] == "overview")
+        assert overview["status"]["evaluations"] == 6
+        place.unlink()
+        assert next(events)[0] == "trouble"
+        assert server.ask(f"/studies/{path}")[0].status == 404
+        assert "No file here" in server.ask("/")[1].decode()
+
+
+def test_a_folder_of_studies(tmp_path: Path) -> None:
+    make(tmp_path / "a.study", 3).close()
+    make(tmp_path / "b.study", 9).close()
+    (tmp_path / "c.study").write_text("no study")
+    (tmp_path / "link.study").symlink_to(tmp_path / "a.study")
+    (tmp_path / "note.txt").write_text("no study")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.study")).touch()
+    with closing(sqlite3.connect(tmp_path / "d.study")) as empty:
+        empty.executescript(codec.SCHEMA)
+    with serving(tmp_path) as server:
+        _, page = server.ask("/")
+        text = page.decode()
+    assert text.count('href="/studies/') == 4
+    assert "is not a whole study file" in text
+    assert "is damaged" in text
+    assert "link.study" not in text
+    assert [each.name for each in Watchlist(tmp_path).studies()] == [
+        "a.study",
+        "b.study",
+        "c.study",
+        "d.study",
+    ]
+
+
+def test_sorting_filtering_and_paging(server: Server, place: Path) -> None:
+    path = f"{server.study()}/evaluations"
+    everything = deepband.open_study(place).evaluations
+
+    def ask(query: str) -> Any:
+        return json.loads(server.ask(f"{path}?{query}")[1])
+
+    def keys(query: str) -> list[tuple[object, object, object]]:
+        return [(row["bracket"], row["index"], row["rung"]) for row in ask(query)["rows"]]
+
+    def expected(found: list[deepband.Evaluation]) -> list[tuple[int, int, int]]:
+        return [(each.bracket, each.index, each.rung) for each in found[:ROWS_A_PAGE]]
+
+    assert ask("")["total"] == len(everything)
+    assert keys("") == expected(everything)
+    assert keys("page=1") == expected(everything[ROWS_A_PAGE:])
+    assert keys("page=9") == []
+    good = [each for each in everything if each.loss is not None]
+    bad = [each for each in everything if each.loss is None]
+    by_loss = sorted(good, key=lambda each: each.loss or 0.0)
+    assert keys("sort=value") == expected(by_loss)
+    assert (
+        keys("sort=value&descending=1")[:5]
+        == expected(sorted(good, key=lambda each: -(each.loss or 0.0)))[:5]
+    )
+    assert keys("sort=p1") == expected(sorted(everything, key=lambda e: e.config["lr"]))
+    assert keys("sort=p0")[0] == expected([e for e in everything if e.config["kind"] == "a"])[0]
+    assert keys("outcome=failed") == expected(bad)
+    assert keys("rung=1&bracket=1") == expected(
+        [each for each in everything if (each.rung, each.bracket) == (1, 1)]
+    )
+    assert keys("run=1") == []
+    assert keys("text=KIND%3Db") == expected([e for e in everything if e.config["kind"] == "b"])
+    assert keys("text=on%20purpose") == expected(
+        [each for each in bad if "on purpose" in (each.error or "")]
+    )
+
+
+def test_values_are_in_the_users_sign(tmp_path: Path) -> None:
+    study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3, maximize=True)
+    finish(study, lambda job: float(job.index))
+    with serving(tmp_path / "a.study") as server:
+        _, overview = next(server.events(server.study()))
+        assert overview["best"]["value"] == overview["incumbent"]["steps"][-1][2] == 2.0
+        _, body = server.ask(f"{server.study()}/evaluations?sort=value&descending=1")
+        assert json.loads(body)["rows"][0]["value"] == "2"
+
+
+def test_the_page_of_a_config(tmp_path: Path) -> None:
+    study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
+
+    def train(config: dict[str, object], budget: int) -> dict[str, float]:
+        print(f"trained for {budget}")
+        return {"loss": 1 / budget, "accuracy": 0.5}
+
+    study.optimize(train, workers=2)
+    with serving(tmp_path / "a.study") as server:
+        _, body = server.ask(f"{server.study()}/configs/0/0")
+    text = body.decode()
+    for verdict in study.explain(0, 0):
+        assert str(verdict) in text
+    assert "trained for 1" in text
+    assert "accuracy" in text
+    assert repr(study.evaluations[0].config["lr"]) in text
+
+
+def test_hostile_names_are_escaped_in_every_page(tmp_path: Path) -> None:
+    place = tmp_path / "<img src=x onerror=alert(9)>.study"
+    hostile.make(place, workers=2).close()
+    with serving(tmp_path) as server:
+        _, listed = server.ask("/")
+        study = "/studies/" + listed.decode().split('href="/studies/')[1].split('"')[0]
+        pages = [listed, *(server.ask(f"{study}{rest}")[1] for rest in ("", "/configs/0/0"))]
+        for page in pages:
+            hostile.check_harmless(page.decode())
+        _, body = server.ask(f"{study}/evaluations?text=" + "%3Cscript%3E")
+        assert json.loads(body)["total"] > 0
+        assert "\\u202e" not in body.decode().replace("\\\\u202e", "")  # shown as text, not turned
+
+
+# How it looks
+
+
+def test_what_was_taken_back_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deepband.dashboard.watching.SECONDS_A_LOOK", 0.0)
+    study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
+    job = study.ask()
+    assert job
+    study.tell(job, ValueError("no"))
+    watched = Watched(tmp_path / "a.study")
+    first = watched.look()
+    assert watched.look() == first
+    study.retry_failed()
+    assert watched.look() > first
+    assert watched.read(lambda state: len(state.results[0, 0])) == 0
+
+
+def test_a_study_is_looked_at_seldom_however_many_ask(tmp_path: Path) -> None:
+    study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
+    watched = Watched(tmp_path / "a.study")
+    first = watched.look()
+    finish(study, noisy(1))
+    assert watched.look() == first
+    wait_until(lambda: watched.look() > first)
+
+
+def test_a_file_of_format_1_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deepband.dashboard.watching.SECONDS_A_LOOK", 0.0)
+    make(tmp_path / "a.study", 3).close()
+    make_old(tmp_path / "a.study")
+    watched = Watched(tmp_path / "a.study")
+    assert watched.read(lambda state: sum(map(len, state.results.values()))) == 6
+    assert watched.read(lambda state: sum(map(len, state.results.values()))) == 6
+
+
+def test_notes_of_workers_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
+    make(tmp_path / "a.study", 3).close()
+    jobs = tmp_path / "a.study.files" / "jobs"
+    jobs.mkdir(exist_ok=True)
+    for name, note in (("0-1-0.token", "[]"), ("0abc", "{}"), ("0-2-0.token", "{")):
+        (jobs / name).write_text(note)
+    watched = Watched(tmp_path / "a.study")
+    assert json.loads(watched.overview())["status"]["running"] == 0
+
+
+def test_an_error_of_ours_is_told_as_safely(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even an answer that nobody foresaw says what a browser may do with it."""
+    import asyncio
+
+    app = make_app(place, ["localhost"])
+    monkeypatch.setattr("deepband.dashboard.app.listing", lambda *_: 1 / 0)
+    sent: list[Any] = []
+
+    async def ask() -> None:
+        path = f"/studies/{Watched(place).id}/evaluations"
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": b""}
+        scope |= {"headers": [(b"host", b"localhost")], "scheme": "http", "raw_path": path.encode()}
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b""}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        with suppress(ZeroDivisionError):
+            await app(scope, receive, send)
+
+    asyncio.run(ask())
+    assert sent[0]["status"] == 500
+    headers = {name.decode().lower() for name, _ in sent[0]["headers"]}
+    assert {name.lower() for name in HEADERS} <= headers
+    assert b"ZeroDivision" not in sent[1]["body"]
+
+
+@pytest.mark.parametrize("host", ["::1", "localhost"])
+def test_other_addresses_of_this_machine(place: Path, host: str) -> None:
+    with serving(place, "--host", host) as server:
+        assert server.ask("/")[0].status == 303
+
+
+def test_it_ends_at_once_though_pages_are_open(place: Path) -> None:
+    with serving(place) as server:
+        events = server.events(server.study())
+        next(events)
+        start = time.monotonic()
+        server.process.send_signal(signal.SIGINT)
+        server.process.wait(timeout=20)
+        assert time.monotonic() - start < 10
+        assert server.process.returncode == 0
+        assert server.process.stderr
+        assert server.process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["nothing.study"], "there is no study or folder"),
+        (["no.study"], "not a whole study file"),
+        ([".", "--token", "short"], "guessed"),
+        ([".", "--port", "99999"], "is not in the range"),
+        ([".", "--host", "nowhere.invalid", "--token", "x" * 20], "cannot be listened on"),
+    ],
+)
+def test_wrong_use(
+    given: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("no.study").write_text("this is no study at all")
+    result = CliRunner().invoke(main, ["serve", *given])
+    assert result.exit_code in (1, 2)
+    assert message in result.output
+    assert "Traceback" not in result.output

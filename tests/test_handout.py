@@ -1,0 +1,131 @@
+"""The report to send around: whole, safe, and without anything from elsewhere."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import deepband
+import hostile
+from deepband import Study
+from deepband.cli import main
+from deepband.handout import make_report, write_report
+from driving import finish, noisy, open_study
+
+
+def deepened(**settings: Any) -> Study:
+    study = open_study(space={"lr": (1e-4, 1e-1, "log"), "kind": ["a", "b"]}, **settings)
+    finish(study, noisy(1, failures=0.2))
+    study.deepen("preserving")
+    finish(study, noisy(1, failures=0.2))
+    return study
+
+
+def test_it_tells_everything() -> None:
+    study = deepened()
+    outline = hostile.check_self_contained(make_report(study))
+    headings = [tag for tag, _ in outline.tags if tag == "h2"]
+    assert len(headings) == 7
+    assert study.best is not None
+    assert f"{study.best.value:.6g}" in outline.text
+    for strategy in ("discarding", "preserving", "efficient"):
+        quote = study.quote(strategy)
+        assert quote.title in outline.text
+        assert all(text in outline.text for _, text in quote.lines())
+    for run in study.runs:
+        assert f"{float(run.cost):,.10g}" in outline.text
+    images = [attributes for tag, attributes in outline.tags if tag == "img"]
+    assert len(images) == 6
+    assert all(attributes["alt"] for attributes in images)
+    assert "9/9" in outline.text
+    assert "failed on purpose" in outline.text
+
+
+@pytest.mark.parametrize("objective", [None, lambda job: RuntimeError("no"), lambda job: math.inf])
+def test_a_study_with_little_to_tell(objective: Any) -> None:
+    study = open_study(max_budget=3)
+    if objective:
+        finish(study, objective)
+    text = hostile.check_self_contained(make_report(study)).text
+    assert "No evaluation has a finite loss yet" in text
+    assert ("It is known when the run is done" in text) == (objective is None)
+
+
+def test_hostile_names_are_text(tmp_path: Path) -> None:
+    place = tmp_path / "<script>alert(8)</script>.study"
+    study = hostile.make(Path(str(place).replace("/script", "")))
+    page = make_report(study)
+    outline = hostile.check_self_contained(page)
+    assert "<script>alert(1)</script>" in outline.text
+    assert not set(page) & {"\x1b", "\x07", "\0", "\u202e", "\u2066"}
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with deepband.open_study("a.study", space={"x": (0.0, 1.0)}, max_budget=3) as study:
+        finish(study, noisy(1))
+    result = CliRunner().invoke(main, ["report", "a.study"])
+    assert result.exit_code == 0, result.output
+    hostile.check_self_contained(Path("report.html").read_text())
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.study",
+        "a.study.files",
+        "report.html",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["none.study"], "there is no study"),
+        (["a.study", "-o", "nowhere/r.html"], "does not exist"),
+        (["a.study", "-o", "a.study"], "belongs to the study"),
+        (["a.study", "-o", "b.study"], "must end in .html"),
+        (["a.study", "-o", "b.html"], "is a study, or another database"),
+    ],
+)
+def test_wrong_use(
+    given: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.study", "b.html"):
+        deepband.open_study(name, space={"x": (0.0, 1.0)}, max_budget=3).close()
+    result = CliRunner().invoke(main, ["report", *given])
+    assert result.exit_code == 2
+    assert deepband.open_study("b.html").max_budget == 3
+    assert message in result.output
+
+
+def test_a_report_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    study = open_study(max_budget=1)
+    (tmp_path / "r.html").mkdir()
+    with pytest.raises(deepband.InputError, match="cannot be written"):
+        write_report(study, tmp_path / "r.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["r.html"]
+
+
+def test_a_report_goes_where_a_link_leads_and_is_as_private_as_the_user(tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to(tmp_path / "real.html")
+    before = os.umask(0o077)
+    try:
+        write_report(open_study(max_budget=1), tmp_path / "link.html")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "link.html").is_symlink()
+    assert (tmp_path / "real.html").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_plot_that_cannot_be_drawn_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr("deepband.plots.lines.draw_curves", broken)
+    with pytest.warns(UserWarning, match=r"curves.*too large"):
+        outline = hostile.check_self_contained(make_report(deepened()))
+    assert "The plot curves could not be drawn" in outline.text
+    assert sum(tag == "img" for tag, _ in outline.tags) == 5

@@ -1,0 +1,242 @@
+"""Plots: they show the rows, and take whatever a study holds."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PathCollection
+
+import hostile
+from deepband import Study, rows
+from deepband.cli import main
+from deepband.plots import KINDS
+from driving import finish, noisy, open_study
+
+SPACE = {"lr": (1e-4, 1e-1, "log"), "layers": (1, 8), "kind": ["a", "b"]}
+
+
+@pytest.fixture(autouse=True)
+def no_display(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    pyplot.switch_backend("agg")
+    yield
+    pyplot.close("all")
+
+
+def deepened(failures: float = 0.1, **settings: Any) -> Study:
+    study = open_study(space=SPACE, max_budget=27, **settings)
+    finish(study, noisy(1, failures))
+    study.deepen("preserving")
+    finish(study, noisy(1, failures))
+    return study
+
+
+def data(line: Any) -> tuple[list[float], list[float]]:
+    x, y = line.get_data()
+    return list(x), list(y)
+
+
+def test_every_plot_has_a_title_and_says_what_its_axes_are() -> None:
+    study = deepened()
+    for kind in KINDS:
+        ax = getattr(study.plot, kind)()
+        assert isinstance(ax, Axes)
+        assert ax.get_title()
+        ax.figure.canvas.draw()
+        if kind not in ("brackets", "parallel"):  # whose ticks are words
+            assert ax.get_xlabel()
+        if kind in ("curves", "incumbent", "stability"):
+            assert ax.get_ylabel()
+        if kind in ("brackets", "curves", "incumbent"):
+            assert ax.get_legend()
+
+
+def test_brackets_show_every_evaluation_once() -> None:
+    study = deepened()
+    ax = study.plot.brackets()
+    dots = [part for part in ax.collections if isinstance(part, PathCollection)]
+    places = [place for part in dots for place in np.asarray(part.get_offsets())]
+    assert len(places) == len(study.evaluations)
+    lines = [part for part in ax.collections if isinstance(part, LineCollection)]
+    promoted = sum(cell.promoted for cell in rows.cells(study.state))
+    assert sum(len(part.get_segments()) for part in lines) == promoted
+
+
+def test_brackets_of_many_are_bars() -> None:
+    study = open_study(max_budget=243)
+    finish(study, noisy(1))
+    ax = study.plot.brackets()
+    texts = {text.get_text() for text in ax.texts}
+    assert {"243", "81"} <= texts  # in bracket 0, and how many went up
+
+
+def test_the_incumbent_shows_the_rows_of_all_studies() -> None:
+    study, other = deepened(), deepened(seed=3)
+    ax = study.plot.incumbent(other)
+    solid = [line for line in ax.lines if line.get_linestyle() == "-"]
+    assert len(solid) == 2
+    for line, each in zip(solid, (study, other), strict=True):
+        found = rows.incumbent(each.state)
+        x, y = data(line)
+        assert x == [*(step.spent for step in found.steps), found.spent]
+        assert y[:-1] == [step.told.loss for step in found.steps]
+    marks = [line for line in ax.lines if line.get_marker() == "v"]
+    assert len(marks) == 4  # a deepening each, in both ways of counting
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]
+    assert len(set(texts)) == 4
+
+
+def test_curves_and_incumbent_are_in_the_users_sign() -> None:
+    study = deepened(failures=0, maximize=True)
+    for ax in (study.plot.curves(), study.plot.incumbent()):
+        assert "value" in ax.get_ylabel()
+    (line, *_) = study.plot.incumbent().lines
+    assert study.best is not None
+    assert data(line)[1][-1] == study.best.value
+
+
+def test_curves_say_when_they_are_not_all() -> None:
+    study = deepened()
+    assert study.plot.curves().get_title() == "Configs on their way up"
+    assert "the 5 of" in study.plot.curves(most=5).get_title()
+
+
+def test_the_star_is_the_best_of_the_study() -> None:
+    study = open_study(max_budget=9)
+    finish(study, lambda job: 1.0)  # of equal losses, that with the largest budget
+    (star,) = (line for line in study.plot.curves().lines if line.get_marker() == "*")
+    assert study.best is not None
+    assert data(star) == ([study.best.budget], [1.0])
+
+
+def test_a_plot_on_given_axes_makes_no_figure() -> None:
+    study = deepened()
+    figure, axes = pyplot.subplots(3, 2)
+    for kind, ax in zip(KINDS, axes.flat, strict=True):
+        assert getattr(study.plot, kind)(ax=ax) is ax
+    assert pyplot.get_fignums() == [figure.number]
+
+
+def fails(job: object) -> object:
+    return RuntimeError("no")
+
+
+def infinite(job: object) -> object:
+    return math.inf
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "objective", [None, fails, infinite, lambda job: 1.0, lambda job: (-1) ** job.index * 1e308]
+)
+@pytest.mark.parametrize("max_budget", [1, 9])
+def test_a_study_with_little_to_show(kind: str, objective: Any, max_budget: int) -> None:
+    study = open_study(space=SPACE, max_budget=max_budget)
+    if objective:
+        finish(study, objective)
+    ax = getattr(study.plot, kind)()
+    ax.figure.canvas.draw()
+    assert ax.get_title() or ax.texts
+
+
+def test_conditional_parameters_are_drawn_as_inactive() -> None:
+    from ConfigSpace import ConfigurationSpace, EqualsCondition
+
+    space = ConfigurationSpace({"kind": ["a", "b"], "momentum": (0.0, 1.0)})
+    space.add(EqualsCondition(space["momentum"], space["kind"], "b"))
+    study = open_study(space=space, max_budget=27)
+    finish(study, noisy(1))
+    ax = study.plot.parallel()
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["inactive"]
+    assert "momentum" in study.plot.importance().get_xlabel()
+
+
+@pytest.fixture(scope="module")
+def hostile_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("hostile") / "<b>$x^{$.study"
+    hostile.make(place).close()
+    return place
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", ["png", "pdf", "svg"])
+def test_hostile_names_are_drawn_into_every_format(
+    kind: str, form: str, hostile_place: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / f"plot.{form}"
+    command = ["plot", str(hostile_place), kind, "-o", str(place)]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 0, result.output
+    starts = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+    content = place.read_bytes()
+    assert content.startswith(starts[form])
+    assert b"<script" not in content
+
+
+def test_the_same_study_gives_the_same_svg(tmp_path: Path) -> None:
+    hostile.make(tmp_path / "a.study").close()
+    for name in ("one.svg", "two.svg"):
+        command = ["plot", str(tmp_path / "a.study"), "brackets", "-o", str(tmp_path / name)]
+        assert CliRunner().invoke(main, command).exit_code == 0
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["incumbent", "-o", "x.gif"], "must end in .png or .pdf or .svg"),
+        (["incumbent", "-o", "nowhere/x.png"], "does not exist"),
+        (["incumbent", "-o", "a.study.png"], "belongs to the study"),
+        (["incumbent", "--with", "none.study", "-o", "x.png"], "there is no study"),
+        (["brackets", "--with", "a.study", "-o", "x.png"], "belongs to the kind"),
+        (["pie", "-o", "x.png"], "'pie' is not one of"),
+    ],
+)
+def test_wrong_use_of_the_command(
+    more: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import deepband
+
+    monkeypatch.chdir(tmp_path)
+    deepband.open_study("a.study", space=SPACE, max_budget=3).close()
+    result = CliRunner().invoke(main, ["plot", "a.study", *more])
+    assert result.exit_code == 2
+    assert message in result.output
+    assert list(tmp_path.glob("x.*")) == []
+
+
+def test_without_matplotlib_the_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; sys.modules['optuna'] = None\n"
+        "import deepband\n"
+        "study = deepband.open_study(space={'x': (0.0, 1.0), 'y': (0.0, 1.0)}, max_budget=9)\n"
+        "study.optimize(lambda config, budget: config['x'])\n"
+        "for show in (study.plot.brackets, lambda: deepband.importance.importance(study.state)):\n"
+        "    try: show()\n"
+        "    except deepband.DeepbandError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.count("pip install 'deepband[plots]'") == 2
+
+
+def test_notebooks_show_studies_and_quotes_safely(hostile_place: Path) -> None:
+    import deepband
+
+    study = deepband.open_study(hostile_place)
+    shown = study._repr_html_()
+    assert shown.startswith("<table>")
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown
+    assert "9/9" in shown
+    quoted = study.quote("efficient")._repr_html_()
+    assert "deepening &#x27;efficient&#x27;" in quoted
+    assert "of a fresh run" in quoted

@@ -1,0 +1,250 @@
+"""The rows that plots and pages draw, against what the study itself says."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deepband import Study, rows
+from deepband.importance import importance
+from deepband.rows import Axis, CellRow, Deepening, Mark
+from deepband.stability import agreements
+from driving import finish, noisy, open_study
+
+STRATEGIES = st.lists(st.sampled_from(["discarding", "preserving", "efficient"]), max_size=2)
+
+
+def deepened(strategies: list[str], seed: int = 0, maximize: bool = False) -> Study:
+    study = open_study(max_budget=3, maximize=maximize)
+    objective = noisy(seed, failures=0.0 if maximize else 0.2)  # an infinite value is none
+    finish(study, objective, random.Random(seed))
+    for strategy in strategies:
+        study.deepen(strategy)
+        finish(study, objective, random.Random(seed))
+    return study
+
+
+def test_cells_of_a_study_that_nobody_ran() -> None:
+    assert rows.cells(open_study(max_budget=3).state) == [
+        CellRow(0, 0, 1, 3, (0,), 0, 0, 3),
+        CellRow(0, 1, 3, 1, (0,), 0, 0, 0),
+        CellRow(1, 1, 3, 2, (0,), 0, 0, 2),
+    ]
+
+
+def test_cells_after_a_deepening_in_the_middle() -> None:
+    study = open_study(max_budget=3)
+    finish(study, lambda job: float(job.index))
+    study.deepen("efficient")
+    jobs = study.ask_all()
+    study.tell(jobs[0], 0.5)
+    study.tell(jobs[1], ValueError("no"))
+    assert rows.cells(study.state)[:3] == [
+        CellRow(0, 0, 1, 9, (3, 2), 1, 1, 4),
+        CellRow(0, 1, 3, 3, (1, 0), 0, 0, 0),
+        CellRow(0, 2, 9, 1, (0, 0), 0, 0, 0),
+    ]
+    assert rows.marks(study.state, 0, 0) == [
+        Mark(0, 0, 0.0, True),
+        Mark(1, 0, 1.0, False),
+        Mark(2, 0, 2.0, False),
+        Mark(3, 1, 0.5, False),
+        Mark(4, 1, None, False),
+        *(Mark(index, None, None, False) for index in range(5, 9)),
+    ]
+
+
+@given(STRATEGIES, st.integers(0, 5))
+def test_cells_add_up_to_the_runs(strategies: list[str], seed: int) -> None:
+    study = deepened(strategies, seed)
+    cells = rows.cells(study.state)
+    for run in study.runs:
+        assert sum(cell.evaluated[run.run] for cell in cells) == run.evaluations
+    assert sum(cell.failed for cell in cells) == sum(e.loss is None for e in study.evaluations)
+    for cell in cells:
+        marks = rows.marks(study.state, cell.bracket, cell.rung)
+        assert len(marks) == cell.configs
+        assert sum(mark.promoted for mark in marks) == cell.promoted
+        assert sum(mark.run is None for mark in marks) == cell.open == 0
+
+
+@given(STRATEGIES, st.integers(0, 5), st.booleans())
+def test_the_incumbent_by_hand(strategies: list[str], seed: int, maximize: bool) -> None:
+    study = deepened(strategies, seed, maximize)
+    found = rows.incumbent(study.state)
+    spent = resumed = 0
+    least, steps = math.inf, []
+    for each in sorted(study.evaluations, key=lambda e: (e.run, e.rung, e.bracket, e.index)):
+        spent += 3**each.rung
+        resumed += 3**each.rung - (3 ** (each.rung - 1) if each.rung > each.bracket else 0)
+        if each.loss is not None and each.loss < least:
+            least = each.loss
+            steps.append((spent, resumed, each.loss))
+    assert [(step.spent, step.spent_resumed, step.told.loss) for step in found.steps] == steps
+    assert found.spent == spent == sum(run.cost for run in study.runs)
+    assert found.spent_resumed == resumed == sum(run.cost_resumed for run in study.runs)
+    assert study.best is None or study.best.loss == least
+
+
+def test_deepenings_lie_where_the_runs_before_ended() -> None:
+    study = deepened(["preserving", "efficient"])
+    costs = [(int(run.cost), int(run.cost_resumed)) for run in study.runs]
+    (first, resumed), (second, second_resumed), _ = costs
+    assert rows.incumbent(study.state).deepenings == (
+        Deepening(1, 9, first, resumed),
+        Deepening(2, 27, first + second, resumed + second_resumed),
+    )
+
+
+def test_rows_do_not_depend_on_the_order_of_results() -> None:
+    studies = []
+    for order in range(3):
+        study = open_study(max_budget=9)
+        finish(study, noisy(1), random.Random(order))
+        studies.append(study.state)
+    for row in (rows.cells, rows.incumbent, rows.curves, agreements):
+        first, *others = (row(state) for state in studies)
+        assert all(other == first for other in others)
+
+
+def test_curves_of_those_who_went_highest() -> None:
+    study = deepened(["preserving"])
+    found = rows.curves(study.state, most=4)
+    assert len(found) == 4
+    everyone = rows.curves(study.state, most=1000)
+    assert found == everyone[:4]
+    assert len(everyone) == len({(e.bracket, e.index) for e in study.evaluations})
+    losses = {(e.bracket, e.index, e.budget): e.loss for e in study.evaluations}
+    for row in everyone:
+        for budget, loss in row.points:
+            assert losses[row.bracket, row.index, budget] == loss
+        mine = [key for key in losses if key[:2] == (row.bracket, row.index)]
+        assert len(row.points) == sum(rows.is_drawable(losses[key]) for key in mine)
+        assert row.promoted == (len(mine) > 1)
+
+
+def test_curves_hold_what_was_reported() -> None:
+    study = open_study(max_budget=3)
+
+    def train(config: object, budget: int, context: object) -> float:
+        for step in range(1, budget + 1):
+            context.report(step, 1 / step)  # type: ignore[attr-defined]
+        return 1 / budget
+
+    study.optimize(train)
+    (highest,) = (row for row in rows.curves(study.state) if row.bracket == 0 and row.promoted)
+    assert highest.curve == ((1, 1.0), (1, 1.0), (2, 0.5), (3, 1 / 3))
+
+
+def test_the_rung_to_judge_by() -> None:
+    study = open_study(max_budget=27)
+    assert rows.rung_to_judge(study.state) == 0
+    finish(study, noisy(1))
+    assert rows.rung_to_judge(study.state, 2) == 2
+    assert rows.rung_to_judge(study.state) == 1  # 9 and 12 finite losses; 4 + 3 + 5 above
+    assert [told.loss for told, _ in rows.on_rung(study.state, 1)] == sorted(
+        each.loss for each in study.evaluations if each.rung == 1 and each.loss is not None
+    )
+
+
+def test_agreement_of_rungs() -> None:
+    study = open_study(max_budget=27)
+    finish(study, lambda job: float(job.bracket * 100 + job.index))
+    assert [each.tau for each in agreements(study.state)] == [1.0, 1.0, 1.0]
+    turned = open_study(max_budget=27)
+    finish(turned, lambda job: (-1) ** job.rung * float(job.bracket * 100 + job.index))
+    found = agreements(turned.state)
+    assert [each.tau for each in found] == [-1.0, -1.0, -1.0]
+    assert [each.configs for each in found] == [9, 7, 4]
+    assert [each.budgets for each in found] == [(1, 3), (3, 9), (9, 27)]
+    equal = open_study(max_budget=3)
+    finish(equal, lambda job: 1.0)
+    assert [each.tau for each in agreements(equal.state)] == [None]
+    assert [each.tau for each in agreements(open_study(max_budget=1).state)] == []
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "place"),
+    [
+        (Axis("x", 0.0, 4.0), 1, 0.25),
+        (Axis("x", 1.0, 100.0, log=True), 10, 0.5),
+        (Axis("x", 2.0, 2.0), 2, 0.5),
+        (Axis("x", choices=("a", "b")), "b", 0.75),
+        (Axis("x", choices=("a", "b")), "c", None),
+        (Axis("x", choices=([1], [2])), [1], 0.25),
+    ],
+)
+def test_places_on_an_axis(axis: Axis, value: object, place: float | None) -> None:
+    found = axis.position(value)
+    assert found == pytest.approx(place)
+
+
+def test_axes_of_every_kind_of_parameter() -> None:
+    from ConfigSpace import Categorical, ConfigurationSpace, Constant, Float, Integer, Normal
+
+    space = ConfigurationSpace()
+    space.add(
+        Float("lr", (1e-4, 1e-1), log=True),
+        Integer("layers", (1, 8)),
+        Categorical("kind", ["a", "b"]),
+        Categorical("size", ["s", "m", "l"], ordered=True),
+        Constant("k", 3),
+        Float("free", (-100, 100), distribution=Normal(0, 1)),
+    )
+    study = open_study(space=space)
+    finish(study, noisy(1))
+    found = {axis.name: axis for axis in rows.axes(study.state)}
+    assert found["lr"] == Axis("lr", 1e-4, 1e-1, True)
+    assert found["layers"] == Axis("layers", 1.0, 8.0)
+    assert found["kind"] == Axis("kind", choices=("a", "b"))
+    assert found["size"] == Axis("size", choices=("s", "m", "l"))
+    assert found["k"] == Axis("k", choices=(3,))
+    assert found["free"] == Axis("free", -100.0, 100.0)
+
+
+def test_importance_finds_what_matters() -> None:
+    study = open_study(
+        space={"much": (0.0, 1.0), "little": (0.0, 1.0), "kind": ["a", [1, 2]], "one": [3]},
+        max_budget=27,
+    )
+    finish(study, lambda job: job.config["much"] + 0.1 * job.config["little"])
+    found = importance(study.state)
+    assert found.rung == 1
+    assert found.evaluations == 21
+    assert next(iter(found.shares)) == "much"
+    assert found.shares["much"] > 0.5
+    assert found.left_out == ("one",)
+    assert math.isclose(sum(found.shares.values()), 1)
+    assert importance(study.state, rung=0).evaluations == 27
+    assert importance(study.state) == found  # the same every time
+
+
+def test_importance_of_nothing() -> None:
+    study = open_study(max_budget=3)
+    assert importance(study.state).shares == {}
+    finish(study, lambda job: 1.0)
+    assert importance(study.state).shares == {}
+    with pytest.raises(ValueError, match="rung"):
+        importance(study.state, rung=7)
+
+
+def test_importance_looks_at_good_and_bad_alike() -> None:
+    """A cliff that only the worse configs fell from."""
+    study = open_study(space={"x": (0.0, 1.0), "y": (0.0, 1.0)}, max_budget=2187)
+    jobs = study.ask_all()[:2187]
+    study.tell_all([(job, 10.0 * (job.config["x"] > 0.6) + job.config["y"]) for job in jobs])
+    found = importance(study.state, rung=0)
+    assert 500 < found.evaluations <= 1000
+    assert found.shares["x"] > 0.9
+
+
+@pytest.mark.parametrize("huge", [1e160, 1e308, -1e308])
+def test_losses_of_a_model_that_diverged(huge: float) -> None:
+    study = open_study(max_budget=27)
+    finish(study, lambda job: huge if job.index % 3 == 0 else job.config["x"])
+    assert importance(study.state).shares == {"x": 1.0}
+    assert all(abs(loss) < 2 for row in rows.curves(study.state) for _, loss in row.points)
