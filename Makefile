@@ -31,6 +31,7 @@ bench: .venv/bench
 	$(BIN)/python bench/durable.py
 	$(BIN)/python bench/workers.py
 	$(BIN)/python bench/machines.py
+	$(BIN)/python bench/faces.py
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/paper.py
 
 clean:
