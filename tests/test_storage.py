@@ -53,7 +53,9 @@ FACTS: list[Fact] = [
     JobFinished(0, 2, 0, 0, math.inf),
     JobFinished(0, 3, 0, 0, None, "nan: the objective returned nan"),
     JobsReopened(((0, 3, 0),)),
-    ConfigsDrawn(0, 4, CONFIGS[4:]),
+    ConfigsDrawn(0, 4, CONFIGS[4:8]),
+    ConfigsDrawn(0, 8, CONFIGS[8:], "enqueued"),
+    JobFinished(0, 8, 0, 0, 0.5, origin="another study"),
 ]
 
 Make = Callable[[], Storage]
@@ -205,10 +207,10 @@ def test_news_with_work_ahead(tmp_path: Path) -> None:
 def test_news_are_none_when_something_was_taken_back(tmp_path: Path) -> None:
     storage = SqliteStorage(tmp_path / "a.study")
     storage.lock()
-    storage.append(FACTS[:-2])
+    storage.append(FACTS[:-4])
     reader = SqliteStorage(storage.path)
     state = state_of(reader)
-    storage.append(FACTS[-2:])
+    storage.append(FACTS[-4:])
     assert reader.news(state) is None
     state = state_of(reader)
     assert reader.news(state) == []
@@ -273,8 +275,8 @@ def kill_in_commit(place: Path) -> None:
         "connection.execute('PRAGMA cache_spill = 1')\n"
         "connection.execute('BEGIN IMMEDIATE')\n"
         "for number in range(2000):\n"
-        "    row = 0, 900 + number, 'x' * 500\n"
-        "    connection.execute('INSERT INTO configs VALUES (?, ?, ?)', row)\n"
+        "    row = 0, 900 + number, 'x' * 500, None\n"
+        "    connection.execute('INSERT INTO configs VALUES (?, ?, ?, ?)', row)\n"
         "os._exit(1)\n"
     )
     subprocess.run([sys.executable, "-c", code, str(place)], check=False)
@@ -305,6 +307,8 @@ def make_old(place: Path) -> None:
         connection.executescript(
             "DROP INDEX evaluations_by_commit;"
             "ALTER TABLE evaluations DROP COLUMN commits;"
+            "ALTER TABLE evaluations DROP COLUMN origin;"
+            "ALTER TABLE configs DROP COLUMN origin;"
             "ALTER TABLE studies DROP COLUMN reopened;"
             "PRAGMA user_version = 1;"
         )

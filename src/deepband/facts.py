@@ -54,6 +54,8 @@ class ConfigsDrawn(NamedTuple):
     bracket: int
     first: int
     configs: tuple[Config, ...]
+    origin: str | None = None
+    """Where they come from, if the sampler did not draw them."""
 
 
 class JobsStarted(NamedTuple):
@@ -85,6 +87,8 @@ class JobFinished(NamedTuple):
     """The rung whose checkpoint training went on from; None when it began at the start."""
     curve: tuple[tuple[float, float], ...] | None = None
     """The (step, loss) that were reported on the way."""
+    origin: str | None = None
+    """Where the result comes from, if this study did not evaluate it."""
 
 
 class JobsReopened(NamedTuple):

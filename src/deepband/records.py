@@ -75,3 +75,5 @@ class Evaluation(NamedTuple):
     seconds: float | None
     resumed_from: int | None
     curve: tuple[tuple[float, float], ...]
+    origin: str | None = None
+    """Where the result comes from, if this study did not evaluate it."""

@@ -24,6 +24,9 @@ class RunSummary:
     strategy: str | None
     max_budget: int | float
     evaluations: int
+    added: int
+    """Results that were taken over from elsewhere; they are not among the evaluations, and cost
+    nothing."""
     cost: Fraction
     """Every evaluation at its whole budget."""
     cost_resumed: Fraction
@@ -81,15 +84,18 @@ def _summary(state: State, run: Run, done: bool) -> RunSummary:
         cell: [told for told in results.values() if told.run == run.number]
         for cell, results in state.results.items()
     }
-    counts = {cell: len(told) for cell, told in found.items() if told}
-    told = [each for results in found.values() for each in results]
+    everything = sum(map(len, found.values()))
+    own = {cell: [each for each in told if each.origin is None] for cell, told in found.items()}
+    counts = {cell: len(told) for cell, told in own.items() if told}
+    told = [each for results in own.values() for each in results]
     resumed = Counter(each.resumed_from for each in told if each.resumed_from is not None)
     saved = sum(n * run.schedule.budget(rung) for rung, n in resumed.items())
     return RunSummary(
         run=run.number,
         strategy=run.strategy,
         max_budget=as_number(run.schedule.max_budget),
-        evaluations=sum(counts.values()),
+        evaluations=len(told),
+        added=everything - len(told),
         cost=run.schedule.cost_of(counts),
         cost_resumed=run.schedule.cost_resumed_of(counts),
         trained=run.schedule.cost_of(counts) - saved,
@@ -123,6 +129,7 @@ def evaluation(state: State, told: JobFinished) -> Evaluation:
         seconds=told.seconds,
         resumed_from=told.resumed_from,
         curve=told.curve or (),
+        origin=told.origin,
     )
 
 

@@ -141,10 +141,12 @@ def incumbent(state: State) -> Incumbent:
             price_resumed = price - (eta ** (rung - 1) if rung > bracket else 0)
             losses = [each.loss for each in told if each.loss is not None]
             if min(losses, default=math.inf) >= least:  # as in most cells
-                whole, resumed = whole + len(told) * price, resumed + len(told) * price_resumed
+                paid = sum(each.origin is None for each in told)
+                whole, resumed = whole + paid * price, resumed + paid * price_resumed
                 continue
             for each in sorted(told, key=_index):
-                whole, resumed = whole + price, resumed + price_resumed
+                if each.origin is None:
+                    whole, resumed = whole + price, resumed + price_resumed
                 if each.loss is not None and each.loss < least:
                     least = each.loss
                     steps.append(Step(*spent(), each))

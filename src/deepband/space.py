@@ -124,6 +124,20 @@ class Space:
             forbidden |= clause.is_forbidden_vector_array(matrix)
         return matrix[:, ~forbidden]
 
+    def config(self, given: Mapping[str, Any]) -> Config:
+        """A user's config as the space would have drawn it: whole, within the ranges, and in plain
+        values. Anything else is a SpaceError."""
+        from ConfigSpace import Configuration
+
+        try:
+            values = {
+                name: _plain_value(self.configspace[name], value) for name, value in given.items()
+            }
+            Configuration(self.configspace, values=values)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise SpaceError(f"{shown(given)} is no config of the space: {error}.") from error
+        return {name: values[name] for name in self.configspace if name in values}
+
     def configs(self, matrix: Matrix) -> list[Config]:
         """The columns of a matrix as plain dicts; a parameter that is inactive is left out."""
         import numpy as np
@@ -160,6 +174,29 @@ def _values(parameter: Hyperparameter[Any, Any], row: NDArray[Any], active: Any)
         return [parameter.value] * len(filled)
     values: list[Any] = parameter.to_value(filled).tolist()
     return values
+
+
+def _plain_value(parameter: Hyperparameter[Any, Any], value: Any) -> Any:
+    """A value as `_values` would give it: one of the choices themselves, or a plain number."""
+    from ConfigSpace.hyperparameters import FloatHyperparameter, IntegerHyperparameter
+
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if isinstance(parameter, FloatHyperparameter) and is_number:
+        return float(value)
+    if isinstance(parameter, IntegerHyperparameter) and is_number and isinstance(value, Integral):
+        return int(value)
+    for choice in _choices(parameter):
+        if choice == value:
+            return choice
+    raise ValueError(f"{parameter.name!r} cannot be {value!r}")
+
+
+def _choices(parameter: Any) -> Sequence[Any]:
+    """The values that a parameter lists; none for a range."""
+    for name in ("choices", "sequence"):
+        if hasattr(parameter, name):
+            return list(getattr(parameter, name))
+    return [parameter.value] if hasattr(parameter, "value") else []
 
 
 def _configspace(given: object) -> ConfigurationSpace:

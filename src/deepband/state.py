@@ -252,6 +252,9 @@ class State:
             self._finished_ahead(fact)
             return
         front = self.fronts[bracket]
+        if fact.origin is not None and not (rung == front.rung and front.is_open(index)):
+            self._known_early(fact)
+            return
         if rung != front.rung:
             raise FactError(f"{fact} does not fit {front}")
         front.finish(index)
@@ -259,6 +262,15 @@ class State:
         self._follow_leader(fact)
         if not front.waiting and not front.running:
             self._climb(bracket)
+
+    def _known_early(self, fact: JobFinished) -> None:
+        """Note a result from elsewhere that the run does not wait for now: should its config
+        arrive on that rung, it need not be evaluated."""
+        bracket, index, rung = fact[:3]
+        if index in self.results[bracket, rung]:
+            raise FactError(f"{fact} is known already")
+        self.results[bracket, rung][index] = fact
+        self._follow_leader(fact)
 
     def _finished_ahead(self, fact: JobFinished) -> None:
         bracket, index, rung, run = fact[:4]

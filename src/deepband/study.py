@@ -7,14 +7,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from deepband import hyperband
-from deepband.errors import (
-    ClosedError,
-    InputError,
-    JobError,
-    shown,
-)
+from deepband.errors import ClosedError, InputError, JobError, read_index, shown
 from deepband.executors.base import Timeout
 from deepband.facts import (
+    ConfigsDrawn,
     Fact,
     JobFinished,
     JobKey,
@@ -116,6 +112,60 @@ class Study(Looking):
         self.lock()
         wanted = [key for key in keys if hyperband.is_ready(self._state, *key)]
         return self._hand_out(wanted) if wanted else []
+
+    def enqueue(self, config: Mapping[str, Any], bracket: int = 0) -> tuple[int, int]:
+        """Let a config of yours take the next place of a bracket that is not drawn yet, and return
+        that (bracket, index). No other draw changes.
+
+        It is evaluated in the current run if that has such a place, else after the next deepening.
+        """
+        self.lock()
+        bracket = read_index("bracket", bracket, self._state.schedule.top + 1)
+        place = bracket, len(self._state.configs[bracket])
+        self._record([ConfigsDrawn(*place, (self.space.config(config),), "enqueued")])
+        return place
+
+    def add_evaluation(
+        self,
+        config: Mapping[str, Any],
+        budget: Budget,
+        result: object,
+        origin: str = "elsewhere",
+    ) -> JobKey:
+        """Take over a result that is known from elsewhere, on the rung of its budget, and return
+        its (bracket, index, rung). It costs nothing, and is not evaluated here.
+
+        A config of which the result on the rung below was taken over before goes on there; any
+        other takes the next place of the bracket that starts on this rung. `result` is what `tell`
+        takes.
+        """
+        return self.add_evaluations(config, [(budget, result)], origin)[0]
+
+    def add_evaluations(
+        self,
+        config: Mapping[str, Any],
+        results: Iterable[tuple[Budget, object]],
+        origin: str = "elsewhere",
+    ) -> list[JobKey]:
+        """Take over all that is known of one config: (budget, result) on neighbouring rungs, the
+        lowest first. All of them are recorded, or none if it raises."""
+        self.lock()
+        state, whole = self._state, self.space.config(config)
+        read = [
+            (hyperband.rung_to_add(state, budget), read_result(result, self.maximize))
+            for budget, result in results
+        ]
+        keys = hyperband.places_to_add(state, whole, [rung for rung, _ in read])
+        bracket, index, _ = keys[0]
+        run = state.run.number + state.is_ahead(bracket, index)
+        facts: list[Fact] = [
+            JobFinished(*key, run, *told, origin=origin)
+            for key, (_, told) in zip(keys, read, strict=True)
+        ]
+        if bracket >= len(state.configs) or index == len(state.configs[bracket]):
+            facts.insert(0, ConfigsDrawn(bracket, index, (whole,), origin))
+        self._record(facts)
+        return keys
 
     def retry_failed(self) -> int:
         """Take back failed evaluations on rungs that are not decided yet, and offer their jobs

@@ -59,6 +59,7 @@ CREATE TABLE configs (
     bracket INTEGER NOT NULL,
     "index" INTEGER NOT NULL,
     config TEXT NOT NULL,
+    origin TEXT, -- of one that the sampler did not draw
     PRIMARY KEY (bracket, "index")
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE evaluations (
@@ -74,6 +75,7 @@ CREATE TABLE evaluations (
     curve TEXT,
     finished TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
     commits INTEGER NOT NULL DEFAULT 0, -- the commit that it came with
+    origin TEXT, -- of one that was made elsewhere
     PRIMARY KEY (bracket, "index", rung),
     FOREIGN KEY (bracket, "index") REFERENCES configs (bracket, "index")
 ) STRICT, WITHOUT ROWID;
@@ -82,6 +84,8 @@ CREATE INDEX evaluations_by_commit ON evaluations (commits);
 FROM_1 = """
 ALTER TABLE studies ADD COLUMN reopened INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE evaluations ADD COLUMN commits INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE evaluations ADD COLUMN origin TEXT;
+ALTER TABLE configs ADD COLUMN origin TEXT;
 CREATE INDEX evaluations_by_commit ON evaluations (commits);
 PRAGMA user_version = 2;
 """
@@ -174,10 +178,16 @@ def _drawn(
 ) -> Iterator[ConfigsDrawn]:
     """The configs of every bracket, from an index on."""
     rows = connection.execute(
-        f'SELECT bracket, "index", config FROM configs {where} ORDER BY bracket, "index"', given
+        f'SELECT bracket, "index", config, {_origin(connection)} FROM configs {where} '
+        'ORDER BY bracket, "index"',
+        given,
     )
-    for bracket, drawn in groupby(rows, key=itemgetter(0)):
-        yield ConfigsDrawn(bracket, first, tuple(_configs(drawn, first)))
+    wanted: dict[int, int] = {}
+    for (bracket, origin), drawn in groupby(rows, key=itemgetter(0, 3)):
+        start = wanted.get(bracket, first)
+        configs = tuple(_configs(drawn, start))
+        wanted[bracket] = start + len(configs)
+        yield ConfigsDrawn(bracket, start, configs, origin)
 
 
 def check_storable(space: Mapping[str, Any]) -> None:
@@ -231,8 +241,8 @@ def _study(connection: sqlite3.Connection) -> tuple[StudyCreated, str | None]:
     return created, objective
 
 
-def _configs(rows: Iterable[tuple[int, int, str]], first: int) -> Iterator[Config]:
-    for wanted, (bracket, index, text) in enumerate(rows, first):
+def _configs(rows: Iterable[tuple[int, int, str, str | None]], first: int) -> Iterator[Config]:
+    for wanted, (bracket, index, text, _) in enumerate(rows, first):
         config = json.loads(text)
         if index != wanted or not isinstance(config, dict):
             raise FactError(f"config {wanted} of bracket {bracket} is missing or no object")
@@ -244,19 +254,26 @@ def _evaluations(
 ) -> Iterator[tuple[Any, ...]]:
     """By run, from the starting rungs up, so that every front can climb while it is read."""
     rows = connection.execute(
-        'SELECT bracket, "index", rung, run, loss, error, metrics, seconds, resumed_from, curve '
-        f'FROM evaluations {where} ORDER BY run, bracket, rung, "index"',
+        'SELECT bracket, "index", rung, run, loss, error, metrics, seconds, resumed_from, curve, '
+        f'{_origin(connection)} FROM evaluations {where} ORDER BY run, bracket, rung, "index"',
         given,
     )
     for row in rows:
-        *plain, metrics, seconds, resumed_from, curve = row
+        *plain, metrics, seconds, resumed_from, curve, origin = row
         yield (
             *plain,
             dict(json.loads(metrics)) if metrics else None,
             seconds,
             resumed_from,
             _curve(curve) if curve else None,
+            origin,
         )
+
+
+def _origin(connection: sqlite3.Connection) -> str:
+    """The column of origins, which files of format 1 do not have."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return "origin" if version >= 2 else "NULL"
 
 
 def _curve(text: str) -> tuple[tuple[float, float], ...]:
@@ -296,25 +313,26 @@ def _write_run(connection: sqlite3.Connection, fact: RunStarted, _: int) -> None
 
 def _write_configs(connection: sqlite3.Connection, fact: ConfigsDrawn, _: int) -> None:
     connection.executemany(
-        "INSERT INTO configs VALUES (?, ?, ?)",
+        "INSERT INTO configs VALUES (?, ?, ?, ?)",
         [
-            (fact.bracket, index, to_text(config))
+            (fact.bracket, index, to_text(config), fact.origin)
             for index, config in enumerate(fact.configs, fact.first)
         ],
     )
 
 
 def _write_finished(connection: sqlite3.Connection, fact: JobFinished, commit: int) -> None:
-    *plain, metrics, seconds, resumed_from, curve = fact
+    *plain, metrics, seconds, resumed_from, curve, origin = fact
     connection.execute(
         'INSERT INTO evaluations (bracket, "index", rung, run, loss, error, metrics, seconds, '
-        "resumed_from, curve, commits) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "resumed_from, curve, origin, commits) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *plain,
             to_text(metrics) if metrics else None,
             seconds,
             resumed_from,
             to_text([list(map(_number, point)) for point in curve]) if curve else None,
+            origin,
             commit,
         ),
     )
