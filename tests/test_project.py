@@ -31,7 +31,7 @@ LAYERS = [
     {"study"},
     {"opening", "forecast"},
     {"__init__"},
-    {"demo", "benchmarks", "dashboard", "handout"},
+    {"demo", "benchmarks", "dashboard", "handout", "integrations"},
     {"cli"},
     {"__main__"},
 ]

@@ -62,6 +62,11 @@ class Looking:
         return self._state
 
     @property
+    def storage(self) -> Storage:
+        """Where its facts are kept."""
+        return self._storage
+
+    @property
     def name(self) -> str:
         """That of its file, or "in memory"."""
         return self._storage.path.name if isinstance(self._storage, SqliteStorage) else "in memory"

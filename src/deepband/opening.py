@@ -99,6 +99,13 @@ def open_study(
     return Study(opened, State(facts), Drawer(created, shaped, chosen), kept)
 
 
+def reopen(storage: Storage) -> Study:
+    """The study of a storage that holds one."""
+    state = state_of(storage)
+    _, sampler = make_sampler(state.created.sampler, state.created.chunk)
+    return Study(storage, state, Drawer(state.created, None, sampler), read_keep("newest"))
+
+
 def _storage(place: str | os.PathLike[str] | None) -> Storage:
     if place is None or place == ":memory:":
         return MemoryStorage()

@@ -63,10 +63,14 @@ class Plan:
 
 
 def plan(state: State) -> Plan:
-    schedule = state.schedule
+    return plan_of(state.schedule, state.created.integer_budgets)
+
+
+def plan_of(schedule: Schedule, whole: bool = False) -> Plan:
+    """The plan of a schedule; with `whole`, jobs carry floored budgets."""
     return Plan(
         schedule=schedule,
-        budgets=state.run.budgets,
+        budgets=schedule.job_budgets(whole),
         configs=schedule.configs,
         evaluations=schedule.evaluations,
         cost=schedule.cost,
