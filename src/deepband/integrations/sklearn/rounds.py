@@ -26,15 +26,16 @@ class Rounds:
     metric: str
     strategy: str
     to: float
+    succeeded: bool = False
     failure: ValueError | None = None
-    """Why all fits of a round failed, as long as no round succeeded."""
+    """Why all fits of a round failed."""
 
     def run(self, evaluate: Evaluate) -> None:
         """Finish the current run, and the one that leads to the wanted resources."""
         self._finish(evaluate)
         self.study.deepen(self.strategy, to=self.to)
         self._finish(evaluate)
-        if self.failure is not None:
+        if self.failure is not None and not self.succeeded:
             raise self.failure
 
     def _finish(self, evaluate: Evaluate) -> None:
@@ -61,7 +62,7 @@ class Rounds:
                 raise
             self.failure = error
             return [error] * len(batch)
-        self.failure = None
+        self.succeeded = True
         first = len(results["params"]) - len(batch)
         return [self._result(results, first + number) for number in range(len(batch))]
 
