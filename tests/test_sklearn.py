@@ -334,6 +334,10 @@ def test_a_fitted_search_travels(tmp_path: Path) -> None:
         other.deepen(X, y)
         assert len(other.study_.runs) == 2
         assert len(search.study_.runs) == 1
+    (tmp_path / "search.study").unlink()
+    assert (other.predict(X) == other.predict(X)).all()
+    with pytest.raises(InputError, match="is gone"):
+        other.deepen(X, y)
 
 
 @pytest.mark.parametrize(

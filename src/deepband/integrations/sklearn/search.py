@@ -110,6 +110,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
         """Go on with more resources, `factor` times as much unless `max_resources` says how much,
         on the same data. Everything that was evaluated is re-used."""
         check_is_fitted(self)
+        if self.study is not None and not Path(self.study).exists():
+            raise InputError(f"the study {self.study} is gone: put it back, or fit again.")
         with self._opened(X, y, params, going_on=True) as study:
             to = max_resources or study.max_budget * self.factor
             self._check_enough(X, to)
@@ -147,17 +149,15 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
         return BaseSearchCV.get_metadata_routing(searching)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A study that is in memory travels as its facts, one in a file as its path."""
+        """The study travels as its facts."""
         state = dict(super().__getstate__())
         if "_study" in state:
-            state["_study"] = self.study or list(self._study.storage.load())
+            state["_study"] = list(self._study.storage.load())
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        kept = state.get("_study")
-        if kept is not None:
-            facts = isinstance(kept, list)
-            state = {**state, "_study": reopen(MemoryStorage(kept)) if facts else open_study(kept)}
+        if "_study" in state:
+            state = {**state, "_study": reopen(MemoryStorage(state["_study"]))}
         super().__setstate__(state)
 
     # Within
