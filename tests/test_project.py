@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "deepband"
 
 LAYERS = [
     {"errors"},
-    {"schedule", "facts", "texts"},
+    {"schedule", "facts", "texts", "distributions"},
     {"records", "results", "strategies", "theory", "space"},
     {"state"},
     {"hyperband", "samplers", "storage", "checkpoints", "outbox", "interrupts"},

@@ -11,8 +11,9 @@ A space is a `ConfigSpace.ConfigurationSpace` or a dict in the short spelling:
         "epochs_per_cycle": 10,           a constant
     }
 
-A value may also be any ConfigSpace hyperparameter. ConfigSpace takes a second to import, so it
-is loaded when the first space is made.
+A value may also be any ConfigSpace hyperparameter, or a distribution of SciPy or Optuna as it is
+(`deepband.distributions` says which). ConfigSpace takes a second to import, so it is loaded when
+the first space is made.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from functools import cached_property
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from deepband import distributions
 from deepband.errors import SpaceError, shown
 from deepband.facts import Config
 
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 
 SPELLING = (
     "write (low, high) or (low, high, 'log') for a range, a list for choices, "
-    "a plain value for a constant, or a ConfigSpace hyperparameter."
+    "a plain value for a constant, a ConfigSpace hyperparameter, or a distribution of SciPy or "
+    "Optuna."
 )
 MOST_TRIES = 1000
 LARGEST = 2**62
@@ -238,6 +241,7 @@ def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
         UniformIntegerHyperparameter,
     )
 
+    spelled = distributions.spelled(name, spelled)
     if isinstance(spelled, Hyperparameter):
         if spelled.name != name:
             raise SpaceError(f"parameter {name!r} holds a hyperparameter named {spelled.name!r}.")
