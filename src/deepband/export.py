@@ -16,6 +16,9 @@ from deepband.texts import printable
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How a cell begins that a spreadsheet would compute."""
+PLAIN = ["bracket", "index", "rung", "budget", "run", "loss", "value", "error", "seconds"]
+PLAIN += ["resumed_from"]
+"""The columns that every table has, named as in an Evaluation."""
 
 
 def canonical(state: State) -> Iterator[str]:
@@ -51,20 +54,30 @@ def jsonl(state: State) -> Iterator[str]:
 def table(state: State) -> Iterator[str]:
     """A csv table: a header, then a line an evaluation, with a column for every parameter and
     metric. Texts that a spreadsheet would take for a formula are quoted by an apostrophe."""
-    rows = list(report.evaluations(state))
-    parameters = sorted({name for each in rows for name in each.config})
-    metrics = sorted({name for each in rows for name in each.metrics})
-    plain = ["bracket", "index", "rung", "budget", "run", "loss", "value", "error", "seconds"]
-    plain.append("resumed_from")
-    header = [*plain, *(f"config.{name}" for name in parameters)]
-    header += [f"metrics.{name}" for name in metrics]
+    header, rows = cells(state)
     yield _csv(header)
-    for each in rows:
-        yield _csv(
-            [getattr(each, name) for name in plain]
-            + [each.config.get(name) for name in parameters]
-            + [each.metrics.get(name) for name in metrics]
-        )
+    yield from map(_csv, rows)
+
+
+def cells(state: State) -> tuple[list[str], Iterator[list[Any]]]:
+    """The names of columns, and a row of plain values an evaluation; None is what is missing."""
+    found = list(report.evaluations(state))
+    parameters = sorted({name for each in found for name in each.config})
+    metrics = sorted({name for each in found for name in each.metrics})
+    header = [*PLAIN, *(f"config.{name}" for name in parameters)]
+    header += [f"metrics.{name}" for name in metrics]
+    rows = (
+        [getattr(each, name) for name in PLAIN]
+        + [each.config.get(name) for name in parameters]
+        + [each.metrics.get(name) for name in metrics]
+        for each in found
+    )
+    return header, rows
+
+
+def text_of(value: object) -> str:
+    """Any value as a text: itself if it is one, and JSON otherwise."""
+    return value if isinstance(value, str) else json.dumps(value, default=repr)
 
 
 def kind_of_failure(evaluation: Evaluation) -> str | None:
@@ -93,5 +106,5 @@ def _csv(cells: list[Any]) -> str:
 def _cell(value: object) -> object:
     if value is None or isinstance(value, int | float):
         return value
-    text = value if isinstance(value, str) else json.dumps(value, default=repr)
+    text = text_of(value)
     return f"'{printable(text)}" if text.startswith(FORMULA) else printable(text)

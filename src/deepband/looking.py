@@ -11,9 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from typing import TYPE_CHECKING
 
 from deepband import explain as explaining
-from deepband import hyperband, report
+from deepband import frames, hyperband, report
 from deepband import quote as quoting
 from deepband.checkpoints import Checkpoints, Keep, retraining_cost
 from deepband.drawing import Drawer
@@ -26,6 +27,10 @@ from deepband.state import State
 from deepband.storage import SqliteStorage, Storage
 from deepband.strategies import strategy_named
 from deepband.texts import html_table
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
 
 
 class Looking:
@@ -146,6 +151,14 @@ class Looking:
     def evaluations(self) -> list[Evaluation]:
         """Every evaluation, sorted by bracket, index and rung."""
         return list(report.evaluations(self._state))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Every evaluation as a row of a pandas frame: the columns of the csv export, typed."""
+        return frames.to_pandas(self._state)
+
+    def to_polars(self) -> polars.DataFrame:
+        """Every evaluation as a row of a Polars frame: the columns of the csv export, typed."""
+        return frames.to_polars(self._state)
 
     def retraining_cost(self) -> Fraction:
         """The most that the next deepening may train again for want of checkpoints; nothing if the
