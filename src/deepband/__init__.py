@@ -8,6 +8,7 @@ from deepband.errors import (
     InputError,
     JobError,
     ObjectiveError,
+    ObserverWarning,
     ResultError,
     SmallSpaceWarning,
     SpaceError,
@@ -17,6 +18,7 @@ from deepband.errors import (
 )
 from deepband.explain import Verdict
 from deepband.objective import Context
+from deepband.observers import Observer
 from deepband.opening import open_study
 from deepband.quote import Price, Quote
 from deepband.records import Evaluation, Job
@@ -38,6 +40,8 @@ __all__ = [
     "Job",
     "JobError",
     "ObjectiveError",
+    "Observer",
+    "ObserverWarning",
     "Plan",
     "Price",
     "Quote",

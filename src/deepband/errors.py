@@ -32,6 +32,7 @@ __all__ = [
     "InputError",
     "JobError",
     "ObjectiveError",
+    "ObserverWarning",
     "ResultError",
     "SmallSpaceWarning",
     "SpaceError",
@@ -186,3 +187,7 @@ class HeldError(StorageError):
 
 class SmallSpaceWarning(UserWarning):
     """A discrete space has fewer values than the run needs configs: some will repeat."""
+
+
+class ObserverWarning(UserWarning):
+    """An observer failed. The study goes on without it."""

@@ -23,6 +23,7 @@ from deepband.facts import (
 from deepband.looking import Looking
 from deepband.loop import Limits
 from deepband.objective import Objective
+from deepband.observers import Observer, Observers, history
 from deepband.records import Attempt, Job, whole_key
 from deepband.results import read_result
 from deepband.running import run_jobs
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 class Study(Looking):
     """A study that is open. Made by `open_study`; used by one thread."""
+
+    _observers: Observers | None = None
 
     def __enter__(self) -> Study:
         return self
@@ -247,18 +250,31 @@ class Study(Looking):
         this first, and the lock is kept until `close`."""
         if self._closed:
             raise ClosedError
+        if self._observers:
+            self._observers.check_quiet()
         if self._storage.lock():
             running = hyperband.running_jobs(self._state)
             self._state = state = state_of(self._storage)
             still = tuple(key for key in running if hyperband.is_ready(state, *key))
             self._state.apply([JobsStarted(still)])
+            if self._observers:  # somebody else has written meanwhile
+                self._observers.tell(history(state))
 
     def close(self) -> None:
         """Let go of the storage. Closing twice does nothing."""
+        if self._observers:
+            self._observers.check_quiet()
         self._closed = True
         self._storage.close()
         if self._forget is not None:
             self._forget()
+
+    def observe(self, observer: Observer) -> None:
+        """Tell an observer all that is known, and from now on, until this study is closed, what is
+        recorded. It only looks: it gets copies, and what it raises is a warning."""
+        if self._observers is None:
+            self._observers = Observers()
+        self._observers.add(observer, self._state)
 
     # Going deeper
 
@@ -300,6 +316,8 @@ class Study(Looking):
         """Keep facts, then let the state follow."""
         self._storage.append(facts)
         self._state.apply(facts)
+        if self._observers:
+            self._observers.tell(facts)
 
     def _hand_out(self, keys: Sequence[JobKey]) -> list[Job]:
         state = self._state
