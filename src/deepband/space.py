@@ -188,13 +188,13 @@ def _plain_value(parameter: Hyperparameter[Any, Any], value: Any) -> Any:
         return float(value)
     if isinstance(parameter, IntegerHyperparameter) and is_number and isinstance(value, Integral):
         return int(value)
-    for choice in _choices(parameter):
+    for choice in choices(parameter):
         if choice == value:
             return choice
     raise ValueError(f"{parameter.name!r} cannot be {value!r}")
 
 
-def _choices(parameter: Any) -> Sequence[Any]:
+def choices(parameter: Any) -> Sequence[Any]:
     """The values that a parameter lists; none for a range."""
     for name in ("choices", "sequence"):
         if hasattr(parameter, name):
