@@ -55,7 +55,7 @@ clean:
 	touch $@
 
 .venv/test-all: .venv/made pyproject.toml
-	$(INSTALL) -e '.[test,dask,ray]'
+	$(INSTALL) -e '.[test,dask,ray,optuna-dashboard]'
 	touch $@
 
 .venv/check: .venv/made pyproject.toml
