@@ -55,7 +55,7 @@ clean:
 	touch $@
 
 .venv/test-all: .venv/made pyproject.toml
-	$(INSTALL) -e '.[test,dask,ray,optuna-dashboard]'
+	$(INSTALL) -e '.[test,dask,ray,optuna-dashboard,trackers]'
 	touch $@
 
 .venv/check: .venv/made pyproject.toml

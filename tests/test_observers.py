@@ -340,6 +340,15 @@ def test_what_somebody_else_wrote_is_told_before_anything_is_written(tmp_path: P
     assert list(canonical(State(notes.facts[starts[-1] :]))) == exported(study)
 
 
+def test_who_observes_twice_is_told_the_past_twice_and_the_rest_once() -> None:
+    study, notes = open_study(), Notes()
+    study.observe(notes)
+    study.observe(notes)
+    assert notes.calls[0] == notes.calls[1]
+    del notes.calls[0]
+    assert run(study) == list(canonical(followed(notes)))
+
+
 def test_a_copy_has_no_observers() -> None:
     study, notes = open_study(), Notes()
     study.observe(notes)

@@ -113,8 +113,8 @@ def run_code_of(path: Path) -> None:
         exec(compile(block, str(path), "exec"), namespace)
 
 
-ELSEWHERE = {"clusters.md"}
-"""Pages whose code needs a cluster: `test_clusters.py` runs it."""
+ELSEWHERE = {"clusters.md", "trackers.md"}
+"""Pages whose code needs a cluster or a tracker: `test_clusters.py`, `test_trackers.py` run it."""
 
 
 def pages_with_code() -> list[Path]:

@@ -81,14 +81,17 @@ class Observers:
             raise DeepbandError("an observer only looks: let it note what to do, and do it after.")
 
     def add(self, observer: Observer, state: State) -> None:
-        """Take in one more, and tell it what is known so far."""
+        """Take in one more, and tell it what is known so far. One that is here is only told."""
         self.check_quiet()
         if not callable(getattr(observer, "observe", None)):
             raise InputError(
                 f"{shown(observer)} is no observer: give an object with a method observe(facts)."
             )
-        self._observers.append(observer)
-        self._tell(len(self._observers) - 1, list(history(state)))
+        places = [place for place, each in enumerate(self._observers) if each is observer]
+        if not places:
+            places = [len(self._observers)]
+            self._observers.append(observer)
+        self._tell(places[0], list(history(state)))
 
     def tell(self, facts: Iterable[Fact]) -> None:
         """Tell everybody what was recorded."""
@@ -116,7 +119,7 @@ class Observers:
         _show(
             f"the observer {who} failed with {type(error).__name__}: {_message(error)}\n"
             "The study goes on and tells it what comes; further errors of it are not shown. Once "
-            "it is mended, study.observe(...) tells it everything again."
+            "it is mended, give it to study.observe again: it is told everything."
         )
 
 

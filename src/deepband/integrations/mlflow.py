@@ -1,0 +1,199 @@
+"""MLflow: one run a study, and within it a run a config whose steps are rungs.
+
+Runs are found by their tags, so that a study that goes on tomorrow goes on in the same runs, and
+steps that a run has already are not logged again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from deepband import hyperband
+from deepband.errors import DeepbandError
+from deepband.facts import Fact
+from deepband.integrations.following import Following, measures
+from deepband.records import Evaluation
+from deepband.schedule import as_number
+from deepband.state import State
+from deepband.texts import shortened
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+STUDY, BRACKET, INDEX = "deepband.study", "deepband.bracket", "deepband.index"
+ERROR = "deepband.error"
+PARENT = "mlflow.parentRunId"
+MOST_NAME, MOST_VALUE, MOST_ERROR = 250, 6000, 500
+MOST_PARAMS, MOST_METRICS = 100, 1000
+"""How many MLflow takes at once."""
+PAGE = 1000
+ALLOWED = re.compile(r"[\w\-. :/]+")
+
+
+@dataclass(slots=True)
+class Run:
+    """A run of MLflow, as far as it is known."""
+
+    id: str
+    status: str
+    steps: set[int] | None = field(default_factory=set)
+    """The rungs that it has; None when nobody has looked."""
+
+
+class MlflowObserver:
+    """Logs a study to MLflow: `study.observe(MlflowObserver("mlp"))`.
+
+    `study_name` is what the study's run is called, in the `experiment` of that name, which is
+    made if it is missing. `tracking_uri` is a server or a database such as
+    "sqlite:///mlflow.db"; without it MLflow decides, as by MLFLOW_TRACKING_URI.
+    """
+
+    def __init__(
+        self, study_name: str, *, tracking_uri: str | None = None, experiment: str = "deepband"
+    ) -> None:
+        try:
+            from mlflow import MlflowClient
+        except ImportError as error:
+            raise DeepbandError("this needs MLflow: pip install 'deepband[mlflow]'") from error
+        self._name = shortened(study_name, MOST_NAME)
+        self._experiment_name = experiment
+        self._client: MlflowClient = MlflowClient(tracking_uri)
+        self._following = Following()
+        self._study = ""
+        """The id of the study whose runs are known."""
+        self._experiment = ""
+        self._parent = Run("", "")
+        self._children: dict[tuple[int, int], Run] = {}
+
+    def observe(self, facts: Sequence[Fact]) -> None:
+        """Log the evaluations among facts, and those that could not be logged before."""
+        self._following.follow(facts)
+        state = self._following.state
+        if state.created.study != self._study:
+            self._find(state)
+        self._following.hand_on(self._log)
+        self._set_status(self._parent, "FINISHED" if hyperband.is_done(state) else "RUNNING")
+
+    def _find(self, state: State) -> None:
+        """Find the runs of a study, and make that of the study itself if it is not there."""
+        study = state.created.study
+        found = self._client.get_experiment_by_name(self._experiment_name)
+        self._experiment = (
+            self._client.create_experiment(self._experiment_name)
+            if found is None
+            else found.experiment_id
+        )
+        parents, self._children = [], {}
+        for run in self._runs(study):
+            known, tags = Run(run.info.run_id, run.info.status, None), run.data.tags
+            if BRACKET in tags:
+                self._children[int(tags[BRACKET]), int(tags[INDEX])] = known
+            else:
+                parents.append(known)
+        self._parent = parents[0] if parents else self._make(self._name, {STUDY: study})
+        self._log_params(self._parent, _settings(state))
+        self._study = study
+
+    def _runs(self, study: str) -> Iterator[Any]:
+        """All runs of a study that nobody has deleted."""
+        page, wanted = None, f"tags.`{STUDY}` = '{study}'"
+        while page != "":
+            found = self._client.search_runs(
+                [self._experiment], wanted, max_results=PAGE, page_token=page
+            )
+            yield from found
+            page = found.token or ""
+
+    def _make(self, name: str, tags: dict[str, str]) -> Run:
+        run = self._client.create_run(self._experiment, run_name=name, tags=tags)
+        return Run(run.info.run_id, run.info.status)
+
+    def _child(self, first: Evaluation) -> Run:
+        """The run of a config."""
+        key = first.bracket, first.index
+        if key not in self._children:
+            tags = {STUDY: self._study, BRACKET: str(key[0]), INDEX: str(key[1])}
+            tags[PARENT] = self._parent.id
+            self._children[key] = self._make(f"{key[0]}-{key[1]}", tags)
+            self._log_params(self._children[key], first.config)
+        return self._children[key]
+
+    def _log_params(self, run: Run, values: Mapping[str, Any]) -> None:
+        from mlflow.entities import Param
+
+        params = [Param(acceptable(name), _text(value)) for name, value in values.items()]
+        for start in range(0, len(params), MOST_PARAMS):
+            self._client.log_batch(run.id, params=params[start : start + MOST_PARAMS])
+
+    def _log(self, evaluations: Sequence[Evaluation]) -> None:
+        """Log what a config's run does not have yet, and how its last evaluation ended."""
+        run = self._child(evaluations[0])
+        if run.steps is None:  # made by an earlier process, which may have died over it
+            self._log_params(run, evaluations[0].config)
+            history = self._client.get_metric_history(run.id, "loss")
+            run.steps = {metric.step for metric in history}
+        for each in evaluations:
+            if each.loss is not None and each.rung not in run.steps:
+                self._log_metrics(run, each)
+                run.steps.add(each.rung)
+        error = evaluations[-1].error
+        if error is not None:
+            self._client.set_tag(run.id, ERROR, shortened(error, MOST_ERROR))
+        elif run.status == "FAILED":
+            self._client.delete_tag(run.id, ERROR)
+        self._set_status(run, "FINISHED" if error is None else "FAILED")
+
+    def _log_metrics(self, run: Run, evaluation: Evaluation) -> None:
+        """The loss comes last, so that a run that has it has everything of that rung."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        metrics = [
+            Metric(acceptable(name), value, now, evaluation.rung)
+            for name, value in measures(evaluation).items()
+        ]
+        for start in range(0, len(metrics), MOST_METRICS):
+            self._client.log_batch(run.id, metrics=metrics[start : start + MOST_METRICS])
+
+    def _set_status(self, run: Run, status: str) -> None:
+        if run.status == status:
+            return
+        if status == "RUNNING":
+            self._client.update_run(run.id, status)
+        else:
+            self._client.set_terminated(run.id, status)
+        run.status = status
+
+
+def _settings(state: State) -> dict[str, Any]:
+    """What never changes of a study."""
+    created = state.created
+    return {
+        "eta": created.eta,
+        "min_budget": as_number(created.min_budget),
+        "first max_budget": as_number(created.max_budget),
+        "seed": created.seed,
+        "maximize": created.maximize,
+        "sampler": created.sampler,
+    }
+
+
+def acceptable(name: str) -> str:
+    """A name that MLflow takes. One that it does not is spelled in other letters, with a digest,
+    so that different names stay different whoever comes first."""
+    path = posixpath.normpath(name)
+    plain = path == name and path != "." and not path.startswith(("..", "/"))
+    if plain and len(name) <= MOST_NAME and ALLOWED.fullmatch(name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:8]
+    return f"{re.sub(r'[^A-Za-z0-9]+', '_', name)[:100]}-{digest}"
+
+
+def _text(value: object) -> str:
+    return shortened(str(value), MOST_VALUE)
