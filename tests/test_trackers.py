@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -18,10 +19,10 @@ import pytest
 import deepband
 import hostile
 from deepband import Evaluation, ObserverWarning, Study, hyperband
+from deepband.facts import Fact, JobFinished
 from deepband.integrations.following import measures
 from deepband.integrations.mlflow import MOST_NAME, MlflowObserver, acceptable
 from deepband.integrations.tensorboard import TensorBoardObserver
-from driving import wait_until
 
 pytestmark = [
     pytest.mark.heavy,
@@ -154,34 +155,43 @@ def test_mlflow_is_completed_by_who_comes_late_or_again(tmp_path: Path) -> None:
     check_mlflow(study, tmp_path)
 
 
-def test_mlflow_after_a_restart_in_the_middle(tmp_path: Path) -> None:
+class Killer:
+    """Ends its process when a result is recorded that no tracker has been told yet."""
+
+    def __init__(self, results: int) -> None:
+        self.left = results
+
+    def observe(self, facts: Sequence[Fact]) -> None:
+        self.left -= sum(isinstance(fact, JobFinished) for fact in facts)
+        if self.left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_after_a_restart_in_the_middle(tmp_path: Path) -> None:
     place = tmp_path / "a.study"
-    process = start_driver(place, tmp_path)
-    wait_until(lambda: place.exists() and len(open_study(place).evaluations) >= 4, seconds=200)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    with open_study(place) as study:
-        assert not study.done or len(study.runs) == 1
-        study.observe(MlflowObserver("mlp", tracking_uri=store(tmp_path)))
-        study.observe(TensorBoardObserver(tmp_path / "logs"))
-        deepen(study)
-        check_mlflow(study, tmp_path)
-        check_tensorboard(study, tmp_path / "logs")
-
-
-def start_driver(place: Path, folder: Path) -> subprocess.Popen[bytes]:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\n"
         "import test_trackers as t\n"
-        "study = t.open_study(Path(sys.argv[2]))\n"
-        "folder = Path(sys.argv[3])\n"
-        "study.observe(t.MlflowObserver('mlp', tracking_uri=t.store(folder)))\n"
-        "study.observe(t.TensorBoardObserver(folder / 'logs'))\n"
-        "t.deepen(study)\n"
+        "t.track(t.open_study(Path(sys.argv[2])), Path(sys.argv[3]), t.Killer(4))\n"
     )
     here = str(Path(__file__).parent)
-    return subprocess.Popen([sys.executable, "-c", code, here, str(place), str(folder)])
+    command = [sys.executable, "-c", code, here, str(place), str(tmp_path)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    with open_study(place) as study:
+        assert len(study.evaluations) == 4
+        assert len(runs_of(tmp_path)[2]) == 3
+        track(study, tmp_path)
+        check_mlflow(study, tmp_path)
+        check_tensorboard(study, tmp_path / "logs")
+
+
+def track(study: Study, folder: Path, *before: Killer) -> None:
+    """Both runs of a study, with both trackers."""
+    mlflow = MlflowObserver("mlp", tracking_uri=store(folder))
+    for observer in (*before, mlflow, TensorBoardObserver(folder / "logs")):
+        study.observe(observer)
+    deepen(study)
 
 
 def test_mlflow_when_failures_are_taken_back(tmp_path: Path) -> None:
