@@ -18,7 +18,7 @@ import pytest
 
 import deepband
 import hostile
-from deepband import Evaluation, ObserverWarning, Study, hyperband
+from deepband import Evaluation, Observer, ObserverWarning, Study, hyperband
 from deepband.facts import Fact, JobFinished
 from deepband.integrations.following import measures
 from deepband.integrations.mlflow import MOST_NAME, MlflowObserver, acceptable
@@ -189,7 +189,8 @@ def test_after_a_restart_in_the_middle(tmp_path: Path) -> None:
 def track(study: Study, folder: Path, *before: Killer) -> None:
     """Both runs of a study, with both trackers."""
     mlflow = MlflowObserver("mlp", tracking_uri=store(folder))
-    for observer in (*before, mlflow, TensorBoardObserver(folder / "logs")):
+    observers: list[Observer] = [*before, mlflow, TensorBoardObserver(folder / "logs")]
+    for observer in observers:
         study.observe(observer)
     deepen(study)
 
