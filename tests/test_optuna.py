@@ -30,7 +30,7 @@ import deepband
 from deepband import DeepbandError, InputError, SpaceError, StorageError, Study
 from deepband.export import canonical
 from deepband.integrations.optuna import export, import_study
-from deepband.integrations.optuna_taking import LATER
+from deepband.integrations.optuna.taking import LATER
 from driving import Objective, finish, noisy, open_study
 from test_space import conditional_space
 

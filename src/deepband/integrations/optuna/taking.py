@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from deepband.errors import InputError, SpaceError
 from deepband.facts import Config
-from deepband.integrations.optuna_reading import Exported, Finding, Known, LeftOut, above
-from deepband.integrations.optuna_writing import Shown
+from deepband.integrations.optuna.reading import Exported, Finding, Known, LeftOut, above
+from deepband.integrations.optuna.writing import Shown
 from deepband.records import Attempt, Job
 from deepband.results import read_result
 from deepband.space import Space

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepband.errors import DeepbandError, InputError, StorageError, UnknownNameError
-from deepband.integrations import optuna_reading as reading
-from deepband.integrations import optuna_taking as taking
-from deepband.integrations import optuna_writing as writing
-from deepband.integrations.optuna_reading import BudgetOf, Exported, Finding, LeftOut
+from deepband.integrations.optuna import reading, taking, writing
+from deepband.integrations.optuna.reading import BudgetOf, Exported, Finding, LeftOut
 from deepband.opening import open_study
 from deepband.schedule import Budget, Schedule
 from deepband.space import Space
