@@ -20,7 +20,7 @@ LAYERS = [
     {"schedule", "facts", "texts", "distributions"},
     {"records", "results", "strategies", "theory", "space"},
     {"state"},
-    {"hyperband", "samplers", "storage", "checkpoints", "outbox", "interrupts"},
+    {"hyperband", "adding", "samplers", "storage", "checkpoints", "outbox", "interrupts"},
     {"objective", "orphans"},
     {"quote", "explain", "report", "rows", "executors", "observers"},
     {"loop"},
@@ -38,7 +38,7 @@ LAYERS = [
 """A module imports from lower layers only, or from within its own folder."""
 
 PURE = {"errors", "schedule", "facts", "records", "results", "strategies", "state", "hyperband"}
-PURE |= {"quote", "explain", "report", "rows", "theory", "export", "texts"}
+PURE |= {"adding", "quote", "explain", "report", "rows", "theory", "export", "texts"}
 IMPURE = {"random", "secrets", "time", "datetime", "os", "pathlib", "sqlite3"}
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from deepband.errors import BudgetError, InputError
-from deepband.facts import Config, JobKey
+from deepband.errors import BudgetError
+from deepband.facts import JobKey
 from deepband.schedule import Budget, Schedule, as_number, read_budget
 from deepband.state import State
 
@@ -117,59 +117,6 @@ def deepened(state: State, to: Budget | None) -> Schedule:
         f"max_budget grows by whole powers of eta, {schedule.eta}: the nearest to go to are "
         f"{valid}. ({reached}, where this study has been, would do nothing.)",
     )
-
-
-def rung_to_add(state: State, budget: Budget) -> int:
-    """The rung of a budget on which a result from elsewhere can be taken over."""
-    deeper = state.schedule.deepened()
-    rung = deeper.rung_of(budget)
-    if rung is not None and rung <= deeper.top:
-        return rung
-    valid = ", ".join(f"{as_number(deeper.budget(rung)):.10g}" for rung in range(deeper.top + 1))
-    raise BudgetError("budget", budget, f"it is on no rung: they have the budgets {valid}.")
-
-
-def places_to_add(state: State, config: Config, rungs: list[int]) -> list[JobKey]:
-    """Where results from elsewhere of one config belong: its own place if they go on from what was
-    taken over before, else the next free place of the bracket that starts on the lowest rung."""
-    if not rungs or rungs != list(range(rungs[0], rungs[0] + len(rungs))):
-        raise InputError(
-            f"results are taken over on neighbouring rungs, lowest first, not {rungs}."
-        )
-    bracket, index = _place_of(state, config, rungs[0]) or _free_place(state, rungs[0])
-    top = state.schedule.top
-    if rungs[-1] > top and (rungs != [bracket] or bracket > top + 1):
-        raise InputError(
-            f"rung {rungs[-1]} is above the current max_budget: deepen first, then take it over."
-        )
-    if state.is_ahead(bracket, index) and len(rungs) > 1:
-        raise InputError(
-            f"bracket {bracket} has no place left in this run, and only results on its starting "
-            "rung can be taken over for the next one: deepen first."
-        )
-    return [(bracket, index, rung) for rung in rungs]
-
-
-def _place_of(state: State, config: Config, rung: int) -> tuple[int, int] | None:
-    """The place of a config whose result on the rung below was taken over."""
-    for bracket in range(min(rung, len(state.fronts))):
-        above = state.results.get((bracket, rung), {})
-        for index, told in state.results.get((bracket, rung - 1), {}).items():
-            taken_over = told.origin is not None and index not in above
-            if taken_over and state.configs[bracket][index] == config:
-                return bracket, index
-    return None
-
-
-def _free_place(state: State, bracket: int) -> tuple[int, int]:
-    index = len(state.configs[bracket]) if bracket < len(state.configs) else 0
-    size = state.schedule.deepened().start_size(bracket)
-    if index >= size:
-        raise InputError(
-            f"bracket {bracket} has no place left, nor will it after the next deepening ({size}): "
-            "deepen first, then take over more."
-        )
-    return bracket, index
 
 
 def _nearest_deepenings(schedule: Schedule, wanted: Fraction) -> str:

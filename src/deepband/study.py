@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from deepband import hyperband
+from deepband.adding import facts_to_add
 from deepband.errors import ClosedError, InputError, JobError, read_index, shown
 from deepband.executors.base import Timeout
 from deepband.facts import (
@@ -153,20 +154,9 @@ class Study(Looking):
         """Take over all that is known of one config: (budget, result) on neighbouring rungs, the
         lowest first. All of them are recorded, or none if it raises."""
         self.lock()
-        state, whole = self._state, self.space.config(config)
-        read = [
-            (hyperband.rung_to_add(state, budget), read_result(result, self.maximize))
-            for budget, result in results
-        ]
-        keys = hyperband.places_to_add(state, whole, [rung for rung, _ in read])
-        bracket, index, _ = keys[0]
-        run = state.run.number + state.is_ahead(bracket, index)
-        facts: list[Fact] = [
-            JobFinished(*key, run, *told, origin=origin)
-            for key, (_, told) in zip(keys, read, strict=True)
-        ]
-        if bracket >= len(state.configs) or index == len(state.configs[bracket]):
-            facts.insert(0, ConfigsDrawn(bracket, index, (whole,), origin))
+        maximize = self.maximize
+        read = [(budget, read_result(result, maximize)) for budget, result in results]
+        keys, facts = facts_to_add(self._state, self.space.config(config), read, origin)
         self._record(facts)
         return keys
 
