@@ -223,6 +223,22 @@ def test_a_config_is_opened_from_the_table_by_keyboard(browser: Browser, tmp_pat
         browser.check_quiet()
 
 
+def test_who_moves_through_the_table_is_not_disturbed(browser: Browser, tmp_path: Path) -> None:
+    """A row that has the focus keeps it when the table changes under it."""
+    study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
+    first, *others = study.ask_all()
+    study.tell(first, 0.5)
+    with serving(tmp_path / "a.study") as server:
+        browser.open(server.url)
+        wait_until(lambda: browser.texts("#count") == ["1 evaluation"])
+        browser.run("document.querySelector('#evaluations tbody a').focus()")
+        study.tell_all([(job, 1.0) for job in others])
+        wait_until(lambda: len(browser.all("#evaluations tbody tr")) == 5)
+        place = f"/configs/{first.bracket}/{first.index}"
+        assert browser.run("return document.activeElement.pathname").endswith(place)
+        browser.check_quiet()
+
+
 def test_landmarks_and_names_for_a_screen_reader(browser: Browser, tmp_path: Path) -> None:
     make(tmp_path / "a.study")
     with serving(tmp_path / "a.study") as server:
@@ -285,7 +301,8 @@ def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path, size: tuple[
         browser.check_quiet()
         browser.find('[data-sort="p1"]').send_keys(Keys.ENTER)
         browser.find('[name="text"]').send_keys("<script>")
-        wait_until(lambda: browser.texts("#count") == [f"{len(study.evaluations)} evaluations"])
+        wait_until(lambda: "text=" in browser.driver.current_url)  # so it is answered
+        assert browser.texts("#count") == [f"{len(study.evaluations)} evaluations"]
         browser.check_quiet()
         browser.find("#evaluations tbody a").send_keys(Keys.ENTER)
         wait_until(lambda: browser.all("pre.output"))

@@ -93,7 +93,17 @@ export class Table {
     byId("next").disabled = this.page + 1 >= found.pages;
     const table = byId("evaluations");
     this.head(table, found.parameters);
-    table.tBodies[0].replaceChildren(...found.rows.map((row) => this.row(row)));
+    this.body(table.tBodies[0], found.rows);
+  }
+
+  // Rows that are the same stay, so that who is reading them or moving through them is not disturbed.
+  body(body, rows) {
+    const now = JSON.stringify(rows);
+    if (this.shownBody === now) return;
+    this.shownBody = now;
+    const active = body.contains(document.activeElement) ? document.activeElement.pathname : null;
+    body.replaceChildren(...rows.map((row) => this.row(row)));
+    if (active) [...body.querySelectorAll("a")].find((link) => link.pathname === active)?.focus();
   }
 
   head(table, parameters) {
