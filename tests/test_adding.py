@@ -11,6 +11,7 @@ import pytest
 import deepband
 from deepband import InputError, Study
 from deepband.export import canonical
+from deepband.facts import ConfigsDrawn
 from deepband.storage import SqliteStorage, state_of
 from driving import finish, noisy, open_study
 
@@ -201,3 +202,76 @@ def test_the_quote_knows_what_was_added() -> None:
     study.deepen("efficient")
     finish(study, noisy(1))
     assert study.runs[-1].cost == quoted
+
+
+def test_failures_elsewhere_are_not_tried_again_here(tmp_path: Path) -> None:
+    """Else a config that did not arrive on a rung would be evaluated there."""
+    place = tmp_path / "a.study"
+    study = deepband.open_study(place, space=SPACE, max_budget=9)
+    study.add_evaluations({**MINE, "x": 1.0}, [(1, 1e9), (3, ValueError("there"))])
+    for job in study.ask_all():
+        study.tell(job, ValueError("here") if job.rung == 1 else float(job.index))
+    assert study.retry_failed() == 0  # those of bracket 1 have decided
+    jobs = study.ask_all()
+    study.tell(jobs[0], ValueError("here"))
+    assert study.retry_failed() == 1
+    for job in jobs:
+        if study.expects(job):
+            study.release(job)
+    finish(study, noisy(1))
+    assert list(canonical(state_of(SqliteStorage(place)))) == list(canonical(study.state))
+
+
+@pytest.mark.parametrize("origin", [None, "", 5, ["a paper"]])
+def test_an_origin_is_a_text(tmp_path: Path, origin: Any) -> None:
+    study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=9)
+    with pytest.raises(InputError, match="in a text"):
+        study.add_evaluations(MINE, [(1, 0.1), (3, 0.1)], origin)
+    assert deepband.open_study(tmp_path / "a.study").evaluations == []
+
+
+def test_a_place_tells_equal_configs_apart() -> None:
+    study = open_study(space=SPACE)
+    assert study.add_evaluations(MINE, [(1, 0.1)]) == [(0, 0, 0)]
+    assert study.add_evaluations(MINE, [(1, 0.1)]) == [(0, 1, 0)]
+    assert study.add_evaluations(MINE, [(3, 0.1)], place=(0, 1)) == [(0, 1, 1)]
+    assert study.add_evaluations(MINE, [(3, 0.1)], place=(1, 0)) == [(1, 0, 1)]
+    with pytest.raises(InputError, match="neither the place of this config"):
+        study.add_evaluations({**MINE, "x": 0.1}, [(3, 0.1)], place=(0, 0))
+    with pytest.raises(InputError, match="nor the next free one"):
+        study.add_evaluations(MINE, [(1, 0.1)], place=(0, 5))
+
+
+def test_there_is_an_end_to_what_can_be_enqueued() -> None:
+    study = open_study(space=SPACE, max_budget=3)
+    for _ in range(9):
+        study.enqueue(MINE)
+    with pytest.raises(InputError, match="no place left"):
+        study.enqueue(MINE)
+
+
+def test_what_came_from_elsewhere_was_not_spent() -> None:
+    study = open_study(space=SPACE)
+    study.add_evaluation(MINE, 9, 0.1)
+    finish(study, noisy(1))
+    assert study.quote("efficient").cost.spent == study.runs[0].cost == 69
+
+
+def test_observers_that_come_late_learn_origins() -> None:
+    told: list[Any] = []
+
+    class Late:
+        def observe(self, facts: Any) -> None:
+            told.extend(facts)
+
+    study = open_study(space=SPACE)
+    study.enqueue(MINE)
+    study.add_evaluation(MINE, 1, 0.1, "a paper")
+    study.ask_all()
+    study.observe(Late())
+    drawn = [fact for fact in told if isinstance(fact, ConfigsDrawn) and fact.bracket == 0]
+    assert [(fact.first, fact.origin) for fact in drawn] == [
+        (0, "enqueued"),
+        (1, "a paper"),
+        (2, None),
+    ]

@@ -280,6 +280,28 @@ def test_a_study_in_the_middle_of_everything_keeps_every_evaluation(seed: int) -
     assert evaluated(back.study) == evaluated(study)
 
 
+@pytest.mark.parametrize("budgets", [(3, 1), (1, 9), (9, 3), (1, 1), (3, 3)])
+def test_equal_configs_at_two_places_come_back_to_both(budgets: tuple[int, int]) -> None:
+    study = open_study()
+    for budget in budgets:
+        study.add_evaluation({"x": 0.8}, budget, 0.95 / budget)
+    study.optimize(lambda config, budget: config["x"] / 2)
+    back = import_study(export(study, InMemoryStorage()))
+    assert list(canonical(back.study.state)) == list(canonical(study.state))
+    assert back.left_out == []
+    assert back.study.runs == study.runs
+
+
+def test_what_a_study_evaluated_above_a_result_from_elsewhere_is_its_own() -> None:
+    study = open_study()
+    study.add_evaluation({"x": 0.001}, 1, 0.001)
+    study.optimize(lambda config, budget: config["x"])
+    (own,) = study.runs
+    (back,) = import_study(export(study, InMemoryStorage())).study.runs
+    assert own.added == back.added == 1
+    assert own.cost == back.cost == 77
+
+
 def test_trials_that_were_deleted_or_added_in_optuna(tmp_path: Path) -> None:
     study = deepened(["preserving"])
     written = export(study, InMemoryStorage())

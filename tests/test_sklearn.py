@@ -16,13 +16,18 @@ import pytest
 import sklearn
 from scipy.stats import loguniform
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.datasets import make_classification, make_regression
+from sklearn.datasets import (
+    make_classification,
+    make_multilabel_classification,
+    make_regression,
+)
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
-from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import deepband
@@ -255,6 +260,7 @@ def test_pipelines_regressors_and_distributions_of_scipy() -> None:
 
 
 def test_several_metrics() -> None:
+    assert make(scoring="accuracy", refit="accuracy").fit(X, y).best_score_ > 0.5
     search = make(scoring=["accuracy", "roc_auc"], refit="roc_auc", max_resources=9).fit(X, y)
     assert search.multimetric_
     assert search.best_score_ == search.cv_results_["mean_test_roc_auc"][search.best_index_]
@@ -349,12 +355,110 @@ def test_a_fitted_search_travels(tmp_path: Path) -> None:
         ({"resource": "n_samples", "max_resources": 1000}, "there are 300 samples"),
         ({"factor": 1}, "eta"),
         ({"min_resources": 9}, "min_budget"),
+        ({"max_resources": 9.9}, "whole number"),
+        (
+            {"resource": "max_iter", "param_distributions": {"max_iter": (1, 50)}},
+            "out of the space",
+        ),
+        ({"scoring": ["accuracy"], "refit": "f1"}, "refit names"),
+        ({"scoring": lambda e, X, y: {"a": 0.5}}, "no metric 'score'"),
         ({"param_distributions": {}}, "no parameters"),
     ],
 )
 def test_wrong_use(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make(**given).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scoring": "f1"},
+        {"cv": 3},
+        {"estimator__penalty": "l1"},
+        {"param_distributions": {"l1_ratio": (0.0, 1.0)}},
+        {"factor": 2},
+        {"min_resources": 3},
+    ],
+)
+@pytest.mark.parametrize("in_a_file", [False, True])
+def test_what_must_stay_as_it_was(change: Any, in_a_file: bool, tmp_path: Path) -> None:
+    search = make(warm_start=True, study=tmp_path / "a.study" if in_a_file else None)
+    search.fit(X, y)
+    search.set_params(**change)
+    with pytest.raises(InputError, match=r"the same data|was made with"):
+        search.deepen(X, y)
+
+
+def test_the_same_data_however_they_lie_in_memory() -> None:
+    search = make().fit(X, y)
+    search.deepen(np.asfortranarray(X), y)
+    assert search.n_resources_[-1] == 9
+
+
+def test_splits_must_be_the_same_every_time() -> None:
+    for cv in (KFold(2, shuffle=True), ShuffleSplit(2)):
+        with pytest.raises(InputError, match="splits differently"):
+            make(cv=cv).fit(X, y)
+    seeded = make(cv=KFold(2, shuffle=True, random_state=0)).fit(X, y)
+    assert seeded.n_splits_ == 2
+    once = make(cv=KFold(2).split(X)).fit(X, y)
+    assert once.deepen(X, y).n_resources_[-1] == 9
+    listed = make(cv=list(KFold(2).split(X))).fit(X, y)
+    assert listed.best_params_ == make(cv=KFold(2)).fit(X, y).best_params_
+
+
+def test_a_deepening_that_was_interrupted_is_finished_first(tmp_path: Path) -> None:
+    for study in (None, tmp_path / "a.study"):
+        Stops.armed = False
+        search = make(estimator=Stops(random_state=0), study=study).fit(X, y)
+        Stops.armed = True
+        with pytest.raises(KeyboardInterrupt):
+            search.deepen(X, y)
+        Stops.armed = False
+        search.deepen(X, y)
+        assert search.n_resources_ == [1, 3, 9]
+    again = make(estimator=Stops(random_state=0), study=tmp_path / "a.study").fit(X, y)
+    again.deepen(X, y)  # the script once more
+    assert again.n_resources_ == [1, 3, 9]
+
+
+def test_models_of_another_study_are_not_used(tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    make(study=place, random_state=1).fit(X, y)
+    place.unlink()
+    second = make(study=place, random_state=2).fit(X, y)
+    assert second.best_score_ == make(random_state=2).fit(X, y).best_score_
+
+
+def test_several_labels() -> None:
+    inputs, labels = make_multilabel_classification(n_samples=120, random_state=0)
+    trees = DeepbandSearchCV(
+        DecisionTreeClassifier(random_state=0), {"max_depth": (1, 9)}, cv=2, random_state=0
+    )
+    assert trees.fit(inputs, labels).predict(inputs).shape == labels.shape
+
+
+def test_text_labels_and_frames() -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=[f"f{n}" for n in range(X.shape[1])])
+    names = np.array(["no", "yes"])[y]
+    search = make().fit(frame, names)
+    assert set(search.predict(frame)) <= {"no", "yes"}
+    assert list(search.feature_names_in_) == list(frame.columns)
+    search.deepen(frame.copy(), names)
+
+
+def test_weights_are_cut_along_with_the_samples() -> None:
+    class Weighed(LogisticRegression):  # type: ignore[misc]
+        def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+            assert len(sample_weight) == len(X)
+            return super().fit(X, y, sample_weight)
+
+    search = DeepbandSearchCV(Weighed(), C, cv=2, random_state=0, max_resources=100)
+    search.fit(X, y, sample_weight=np.ones(len(X)))
+    assert search.best_score_ > 0.5
 
 
 def test_wrong_ways_to_go_on() -> None:

@@ -182,3 +182,19 @@ def test_a_space_that_forbids_nearly_everything_is_an_error_and_not_a_hang() -> 
     )
     with pytest.raises(SpaceError, match=r"of 64000 configs .* forbidden clauses allow"):
         draw(Space(given), 64)
+
+
+def test_arrays_and_numbers_of_numpy_are_choices() -> None:
+    grid = np.logspace(-5, -1, 5)
+    for spelled in (grid, list(grid)):
+        (choices,) = (
+            each["choices"] for each in Space({"a": spelled}).description["hyperparameters"]
+        )
+        assert list(choices) == grid.tolist()
+        assert all(type(each) is float for each in choices)
+
+
+def test_a_description_can_be_read_again_and_again() -> None:
+    space = Space({"x": (0.0, 1.0), "kind": ["a", "b"]})
+    for _ in range(3):
+        assert Space.described(space.description).difference(space) is None

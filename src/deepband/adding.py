@@ -8,6 +8,7 @@ are facts like any other, with their origin.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from deepband.errors import BudgetError, InputError
 from deepband.facts import Config, ConfigsDrawn, Fact, JobFinished, JobKey
@@ -15,12 +16,19 @@ from deepband.results import Outcome
 from deepband.schedule import Budget, as_number
 from deepband.state import State
 
+Place: TypeAlias = tuple[int, int]
+"""A (bracket, index)."""
+
 
 def facts_to_add(
-    state: State, config: Config, results: Sequence[tuple[Budget, Outcome]], origin: str
+    state: State,
+    config: Config,
+    results: Sequence[tuple[Budget, Outcome]],
+    origin: str,
+    place: Place | None = None,
 ) -> tuple[list[JobKey], list[Fact]]:
     """Where results of one config go, and the facts that put them there."""
-    keys = _places(state, config, [_rung(state, budget) for budget, _ in results])
+    keys = _places(state, config, [_rung(state, budget) for budget, _ in results], place)
     bracket, index, _ = keys[0]
     run = state.run.number + state.is_ahead(bracket, index)
     facts: list[Fact] = [
@@ -42,14 +50,18 @@ def _rung(state: State, budget: Budget) -> int:
     raise BudgetError("budget", budget, f"it is on no rung: they have the budgets {valid}.")
 
 
-def _places(state: State, config: Config, rungs: list[int]) -> list[JobKey]:
+def _places(state: State, config: Config, rungs: list[int], place: Place | None) -> list[JobKey]:
     """Where results from elsewhere of one config belong: its own place if they go on from what was
     taken over before, else the next free place of the bracket that starts on the lowest rung."""
     if not rungs or rungs != list(range(rungs[0], rungs[0] + len(rungs))):
         raise InputError(
             f"results are taken over on neighbouring rungs, lowest first, not {rungs}."
         )
-    bracket, index = _place_of(state, config, rungs[0]) or _free_place(state, rungs[0])
+    if place is None:
+        place = _place_of(state, config, rungs[0]) or free_place(state, rungs[0])
+    elif not _fits(state, config, rungs[0], place):
+        raise InputError(f"{place} is neither the place of this config nor the next free one.")
+    bracket, index = place
     top = state.schedule.top
     if rungs[-1] > top and (rungs != [bracket] or bracket > top + 1):
         raise InputError(
@@ -63,7 +75,16 @@ def _places(state: State, config: Config, rungs: list[int]) -> list[JobKey]:
     return [(bracket, index, rung) for rung in rungs]
 
 
-def _place_of(state: State, config: Config, rung: int) -> tuple[int, int] | None:
+def _fits(state: State, config: Config, rung: int, place: Place) -> bool:
+    """Whether a result on a rung can be taken over at a place."""
+    bracket, index = place
+    if rung == bracket:
+        return place == free_place(state, bracket)
+    below = state.result(bracket, index, rung - 1)
+    return below is not None and state.configs[bracket][index] == config
+
+
+def _place_of(state: State, config: Config, rung: int) -> Place | None:
     """The place of a config whose result on the rung below was taken over."""
     for bracket in range(min(rung, len(state.fronts))):
         above = state.results.get((bracket, rung), {})
@@ -74,7 +95,8 @@ def _place_of(state: State, config: Config, rung: int) -> tuple[int, int] | None
     return None
 
 
-def _free_place(state: State, bracket: int) -> tuple[int, int]:
+def free_place(state: State, bracket: int) -> Place:
+    """The next place of a bracket that is not drawn, in this run or the next one."""
     index = len(state.configs[bracket]) if bracket < len(state.configs) else 0
     size = state.schedule.deepened().start_size(bracket)
     if index >= size:

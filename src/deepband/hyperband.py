@@ -81,12 +81,14 @@ def open_jobs(state: State) -> int:
 
 def failed_jobs(state: State) -> Iterator[JobKey]:
     """The failed evaluations of the current run on rungs that are not decided yet, and those ahead
-    of the next one."""
-    yield from (key for key, told in state.ahead.results.items() if told.loss is None)
+    of the next one. Failures elsewhere stay what they are."""
+    for key, told in state.ahead.results.items():
+        if told.loss is None and told.origin is None:
+            yield key
     for bracket, front in enumerate(state.fronts):
         if front.open:
             for index, told in state.results[bracket, front.rung].items():
-                if told.loss is None and told.run == state.run.number:
+                if told.loss is None and told.run == state.run.number and told.origin is None:
                     yield bracket, index, front.rung
 
 

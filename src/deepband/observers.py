@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -53,8 +54,11 @@ def history(state: State) -> Iterator[Fact]:
 
 def _drawn(state: State) -> Iterator[ConfigsDrawn]:
     for bracket, configs in enumerate(state.configs):
-        if configs:
-            yield ConfigsDrawn(bracket, 0, tuple(configs))
+        places = ((bracket, index) for index in range(len(configs)))
+        for origin, same in groupby(places, key=state.origins.get):
+            indices = [index for _, index in same]
+            drawn = tuple(configs[index] for index in indices)
+            yield ConfigsDrawn(bracket, indices[0], drawn, origin)
 
 
 def _by_run(state: State) -> dict[int, list[JobFinished]]:

@@ -129,6 +129,17 @@ def _known(state: State) -> dict[Cell, int]:
     return _told(state) + Counter((bracket, rung) for bracket, _, rung in state.ahead.results)
 
 
+def _paid(state: State) -> Counter[Cell]:
+    """The evaluations of this study itself in each cell: others cost it nothing."""
+    ahead = Counter((b, r) for (b, _, r), told in state.ahead.results.items() if not told.origin)
+    return ahead + Counter(
+        {
+            cell: sum(told.origin is None for told in results.values())
+            for cell, results in state.results.items()
+        }
+    )
+
+
 def _told(state: State) -> Counter[Cell]:
     return Counter({cell: len(results) for cell, results in state.results.items()})
 
@@ -183,7 +194,7 @@ def _price(
     return Price(
         low=cost(least),
         high=cost(most),
-        spent=cost(known),
+        spent=cost(_paid(state)),
         fresh=cost(schedule.counts()),
         scratch=sum((cost(run.counts()) for run in runs), Fraction(0)),
     )

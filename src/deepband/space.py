@@ -19,6 +19,7 @@ the first space is made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from functools import cached_property
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -78,7 +79,8 @@ class Space:
     def described(cls, description: Mapping[str, Any]) -> Space:
         from ConfigSpace import ConfigurationSpace
 
-        return cls(ConfigurationSpace.from_serialized_dict(dict(description)))
+        # A copy, because ConfigSpace takes to pieces what it reads.
+        return cls(ConfigurationSpace.from_serialized_dict(deepcopy(dict(description))))
 
     def difference(self, other: Space) -> str | None:
         """In words, the first parameter or clause in which another space differs; else None."""
@@ -241,7 +243,7 @@ def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
         UniformIntegerHyperparameter,
     )
 
-    spelled = distributions.spelled(name, spelled)
+    spelled = _without_numpy(distributions.spelled(name, spelled))
     if isinstance(spelled, Hyperparameter):
         if spelled.name != name:
             raise SpaceError(f"parameter {name!r} holds a hyperparameter named {spelled.name!r}.")
@@ -258,6 +260,15 @@ def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
     if isinstance(spelled, Mapping | set | frozenset | range):
         raise SpaceError(f"parameter {name!r} is {shown(spelled)}: {SPELLING}")
     return Constant(name, spelled)
+
+
+def _without_numpy(spelled: Any) -> Any:
+    """An array as a list of choices, and choices as plain values."""
+    if getattr(spelled, "shape", ()) and hasattr(spelled, "tolist"):
+        return spelled.tolist()
+    if isinstance(spelled, list):
+        return [each.item() if getattr(each, "shape", None) == () else each for each in spelled]
+    return spelled
 
 
 def _is_number(bound: Any) -> bool:

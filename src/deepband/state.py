@@ -122,6 +122,8 @@ class State:
         """By bracket, of the current run."""
         self.configs: list[list[Config]] = []
         """By bracket, then index: as far as they are drawn."""
+        self.origins: dict[tuple[int, int], str] = {}
+        """By (bracket, index), of configs that the sampler did not draw."""
         self.results: dict[Cell, dict[int, JobFinished]] = {}
         """By cell, then index: every evaluation ever made."""
         self.leaders: dict[int, JobFinished] = {}
@@ -140,6 +142,7 @@ class State:
             for front in self.fronts
         ]
         other.configs = [list(configs) for configs in self.configs]
+        other.origins = dict(self.origins)
         other.results = {cell: dict(results) for cell, results in self.results.items()}
         other.leaders = dict(self.leaders)
         other.ahead = Ahead(results=dict(self.ahead.results))
@@ -227,6 +230,9 @@ class State:
         configs = self.configs[fact.bracket]
         if fact.first != len(configs):
             raise FactError(f"index {fact.first} drawn after {len(configs)}")
+        if fact.origin is not None:
+            indices = range(fact.first, fact.first + len(fact.configs))
+            self.origins |= {(fact.bracket, index): fact.origin for index in indices}
         configs.extend(fact.configs)
 
     def _jobs_started(self, fact: JobsStarted) -> None:
@@ -297,7 +303,7 @@ class State:
                 continue
             front = self.fronts[bracket]
             told = self.results[bracket, rung].pop(index)
-            if (front.rung, told.loss) != (rung, None):
+            if (front.rung, told.loss, told.origin) != (rung, None, None):
                 raise FactError(f"{told} cannot be taken back")
             front.reopen(index)
 

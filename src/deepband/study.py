@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from deepband import hyperband
-from deepband.adding import facts_to_add
+from deepband.adding import facts_to_add, free_place
 from deepband.errors import ClosedError, InputError, JobError, read_index, shown
 from deepband.executors.base import Timeout
 from deepband.facts import (
@@ -124,8 +124,7 @@ class Study(Looking):
         It is evaluated in the current run if that has such a place, else after the next deepening.
         """
         self.lock()
-        bracket = read_index("bracket", bracket, self._state.schedule.top + 1)
-        place = bracket, len(self._state.configs[bracket])
+        place = free_place(self._state, read_index("bracket", bracket, len(self._state.fronts)))
         self._record([ConfigsDrawn(*place, (self.space.config(config),), "enqueued")])
         return place
 
@@ -150,13 +149,18 @@ class Study(Looking):
         config: Mapping[str, Any],
         results: Iterable[tuple[Budget, object]],
         origin: str = "elsewhere",
+        place: tuple[int, int] | None = None,
     ) -> list[JobKey]:
         """Take over all that is known of one config: (budget, result) on neighbouring rungs, the
-        lowest first. All of them are recorded, or none if it raises."""
+        lowest first. All of them are recorded, or none if it raises.
+
+        `place` is the (bracket, index) of the config, where several have the same values."""
+        if not isinstance(origin, str) or not origin:
+            raise InputError(f"origin is {shown(origin)}: say in a text where results come from.")
         self.lock()
         maximize = self.maximize
         read = [(budget, read_result(result, maximize)) for budget, result in results]
-        keys, facts = facts_to_add(self._state, self.space.config(config), read, origin)
+        keys, facts = facts_to_add(self._state, self.space.config(config), read, origin, place)
         self._record(facts)
         return keys
 

@@ -84,10 +84,16 @@ def _add(study: Study, config: Config, finding: Finding) -> list[LeftOut]:
     return left_out
 
 
-def _add_known(study: Study, config: Config, known: Sequence[Known], origin: str) -> None:
+def _add_known(
+    study: Study,
+    config: Config,
+    known: Sequence[Known],
+    origin: str,
+    place: tuple[int, int] | None = None,
+) -> None:
     schedule = study.state.schedule
     results = [(schedule.budget(each.rung), _result(each)) for each in known]
-    study.add_evaluations(config, results, origin)
+    study.add_evaluations(config, results, origin, place)
 
 
 def _result(known: Known) -> object:
@@ -134,8 +140,9 @@ def _enqueue(study: Study, places: Mapping[Any, Placed], run: int) -> None:
             if origin is None:
                 study.enqueue(config, bracket)
             else:
-                known = [each for each in finding.known if each.details["run"] <= run]
-                _add_known(study, config, known, origin)
+                foreign = (each for each in finding.known if each.details.get("origin"))
+                known = [each for each in foreign if each.details["run"] <= run]
+                _add_known(study, config, known, origin, (bracket, index))
 
 
 def _tell(study: Study, places: Mapping[Any, Placed]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import clone, is_classifier
+from sklearn.utils.multiclass import unique_labels
 
 from deepband.errors import InputError
 from deepband.integrations.sklearn.continuing import Continued, train
@@ -77,7 +78,8 @@ class Samples:
 
     def __init__(self, estimator: Any, y: Any, seed: int) -> None:
         self.estimator, self.seed = estimator, seed
-        self.labels = np.asarray(y) if y is not None and is_classifier(estimator) else None
+        labels = np.asarray(y) if y is not None and is_classifier(estimator) else None
+        self.labels = labels if labels is not None and labels.ndim == 1 else None
 
     def splitter(self, cv: Any, job: Job) -> Any:
         return Subsampled(cv, int(job.budget), self.labels, self.seed)
@@ -109,9 +111,8 @@ class PartialFit:
                 f"resource is 'partial_fit', and {type(estimator).__name__} has no such method: "
                 "choose another estimator, or another resource."
             )
-        self.classes = (
-            np.unique(np.asarray(y)) if y is not None and is_classifier(estimator) else None
-        )
+        labelled = y is not None and is_classifier(estimator)
+        self.classes = unique_labels(y) if labelled else None
         self.plain = estimator
         self.estimator = Continued(estimator, folder=str(folder), classes=self.classes)
 

@@ -8,6 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from deepband.errors import InputError
 from deepband.integrations.sklearn.resources import Resource
 from deepband.integrations.sklearn.tables import kept_columns
 from deepband.records import Job
@@ -67,5 +68,10 @@ class Rounds:
         return [self._result(results, first + number) for number in range(len(batch))]
 
     def _result(self, results: dict[str, Any], row: int) -> dict[str, Any]:
-        score = float(results[f"mean_test_{self.metric}"][row])
+        name = f"mean_test_{self.metric}"
+        if name not in results:
+            raise InputError(
+                f"there is no metric {self.metric!r}: with several, refit names what decides."
+            )
+        score = float(results[name][row])
         return {"loss": score, **kept_columns(results, row)}

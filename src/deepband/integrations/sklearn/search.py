@@ -10,20 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from deepband.errors import InputError
-from deepband.integrations.sklearn import tables
+from deepband.integrations.sklearn import same, tables
 from deepband.integrations.sklearn.continuing import Continued
 from deepband.integrations.sklearn.resources import Resource, resource_of
 from deepband.integrations.sklearn.rounds import Rounds
-from deepband.opening import open_study, reopen
+from deepband.integrations.sklearn.same import whole
+from deepband.opening import Settings, check_same, open_study, reopen
 from deepband.report import Plan, plan, plan_of
 from deepband.schedule import Schedule
 from deepband.storage import MemoryStorage
@@ -42,8 +41,9 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
     `max_resources`, and re-uses every evaluation, as does `fit` with `warm_start=True` and larger
     `max_resources`; both want the data of before. `strategy` says who goes up a rung then.
 
-    `study` is the path of a study file: an interrupted `fit` goes on after what it holds, and
-    `deepband serve` shows it. `study_` is the study itself, `plan_` its schedule.
+    `study` is the path of a study file, for these data and settings alone: `fit` goes on after what
+    it holds, interrupted or not, and `deepband serve` shows it. `study_` is the study itself,
+    `plan_` its schedule.
 
     `cv_results_` has a row for every evaluation, with `iter`, `n_resources`, `bracket` and `run`.
     `best_*` come from the highest resource, and the best estimator is fitted again with
@@ -107,13 +107,14 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
         max_resources: int | None = None,
         **params: Any,
     ) -> DeepbandSearchCV:
-        """Go on with more resources, `factor` times as much unless `max_resources` says how much,
-        on the same data. Everything that was evaluated is re-used."""
+        """Go on with more resources, `factor` times as much as this search last had unless
+        `max_resources` says how much, on the same data. Everything that was evaluated is re-used.
+        A script that is run again with its study file does nothing twice."""
         check_is_fitted(self)
         if self.study is not None and not Path(self.study).exists():
             raise InputError(f"the study {self.study} is gone: put it back, or fit again.")
         with self._opened(X, y, params, going_on=True) as study:
-            to = max_resources or study.max_budget * self.factor
+            to = max_resources or self._asked * self.factor
             self._check_enough(X, to)
             self._search(study, X, y, params, strategy or self.strategy, to)
         return self
@@ -135,7 +136,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
             raise AttributeError(
                 "the plan depends on the data: fit first, or give min_resources and max_resources."
             )
-        low, high = 1 if smallest else self.min_resources, self.max_resources
+        low = 1 if smallest else whole("min_resources", self.min_resources)
+        high = whole("max_resources", self.max_resources)
         return plan_of(Schedule.of(self.factor, low, high), whole=True)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -167,13 +169,13 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
         """The study to run, which knows these data. One in a file is let go of afterwards."""
         study = self._study if going_on and self.study is None else self._open(X, y)
         try:
-            data = joblib.hash((X, y, params))
-            name = f"{type(self.estimator).__name__} by {self.resource}, data {data}"
+            name = same.name_of(self, X, y, params)
             if study.objective not in (None, name):
                 raise InputError(
                     f"the study evaluated {study.objective}, and this is {name}: go on with the "
-                    "same data, estimator and resource, or start another study."
+                    "same data, estimator, cv, scoring and resource, or start another study."
                 )
+            check_same(study.state.created, self._given())
             study.name_objective(name)
             yield study
         finally:
@@ -181,33 +183,38 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
                 study.close()
 
     def _open(self, X: Any, y: Any) -> Study:
-        settings: dict[str, Any] = {}
+        settings = self._given()
         if self.study is None or not Path(self.study).exists():
-            settings = {
-                "max_budget": self._largest(X),
-                "min_budget": self._smallest(X, y),
-                "seed": int(check_random_state(self.random_state).randint(2**31)),
-                "integer_budgets": True,
-            }
-        return open_study(
-            self.study,
+            settings["max_budget"] = self._largest(X)
+            settings["min_budget"] = self._smallest(X, y)
+            settings["seed"] = int(check_random_state(self.random_state).randint(2**31))
+        return open_study(self.study, **settings)
+
+    def _given(self) -> Settings:
+        """What a study must have been made with to be gone on with."""
+        low = self.min_resources
+        return Settings(
             space=self.param_distributions,
+            max_budget=None,
+            min_budget=None if low == "smallest" else whole("min_resources", low),
             eta=self.factor,
+            seed=None,
             maximize=True,
-            **settings,
+            integer_budgets=True,
+            sampler=None,
         )
 
     def _largest(self, X: Any) -> int:
         if self.max_resources != "auto":
             self._check_enough(X, self.max_resources)
-            return int(self.max_resources)
+            return whole("max_resources", self.max_resources)
         if self.resource != "n_samples":
             raise InputError(f"max_resources is 'auto': say how large {self.resource!r} may get.")
         return int(_num_samples(X))
 
     def _smallest(self, X: Any, y: Any) -> int:
         if self.min_resources != "smallest":
-            return int(self.min_resources)
+            return whole("min_resources", self.min_resources)
         if self.resource != "n_samples":
             return 1
         classes = (
@@ -224,13 +231,15 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     def _search(self, study: Study, X: Any, y: Any, params: Any, strategy: str, to: float) -> None:
         """Run the study to its end, at `to`, and tell what it found."""
-        metric = self._metric()
-        folder, seed = study.files / "models", study.state.created.seed
-        resource = resource_of(self.resource, self.estimator, y, folder, seed)
+        metric, created = self._metric(), study.state.created
+        if self.resource in study.space.configspace:
+            raise InputError(f"{self.resource!r} is the resource: take it out of the space.")
+        folder = study.files / "models" / created.study
+        resource = resource_of(self.resource, self.estimator, y, folder, created.seed)
+        inner = copy.copy(self)
+        inner.cv = same.splitter(self, y)
         if study.done:
             study.deepen(strategy, to=to)
-        inner = copy.copy(self)
-        inner.cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         inner.refit, inner.estimator = False, resource.estimator
         inner._rounds = Rounds(study, resource, inner.cv, metric, strategy, to)
         if not study.done:
@@ -239,16 +248,16 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
                 setattr(self, name, getattr(inner, name))
         elif not hasattr(self, "scorer_"):
             self._take_scorers(inner, X, y, params)
-        self._study = study
+        self._study, self._asked = study, to
         self._conclude(resource, metric, X, y, inner._get_routed_params_for_fit(params))
 
     def _metric(self) -> str:
         """Which score decides."""
-        if isinstance(self.refit, str):
-            return self.refit
         if isinstance(self.scoring, list | tuple | dict | set):
-            raise InputError("with several metrics, refit names the one that decides.")
-        return "score"
+            if not isinstance(self.refit, str) or self.refit not in self.scoring:
+                raise InputError("with several metrics, refit names the one that decides.")
+            return self.refit
+        return self.refit if callable(self.scoring) and isinstance(self.refit, str) else "score"
 
     def _run_search(self, evaluate_candidates: Any) -> None:
         self._rounds.run(evaluate_candidates)
