@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 
 from deepband.schedule import Cell, Schedule, as_number
 from deepband.state import State
@@ -129,15 +130,12 @@ def _known(state: State) -> dict[Cell, int]:
     return _told(state) + Counter((bracket, rung) for bracket, _, rung in state.ahead.results)
 
 
-def _paid(state: State) -> Counter[Cell]:
-    """The evaluations of this study itself in each cell: others cost it nothing."""
-    ahead = Counter((b, r) for (b, _, r), told in state.ahead.results.items() if not told.origin)
-    return ahead + Counter(
-        {
-            cell: sum(told.origin is None for told in results.values())
-            for cell, results in state.results.items()
-        }
-    )
+def _paid(state: State, known: Mapping[Cell, int]) -> Counter[Cell]:
+    """The evaluations among those known that this study made itself: others cost it nothing."""
+    results = (told for cell in state.results.values() for told in cell.values())
+    everything = chain(results, state.ahead.results.values())
+    foreign = Counter((told.bracket, told.rung) for told in everything if told.origin is not None)
+    return Counter(known) - foreign
 
 
 def _told(state: State) -> Counter[Cell]:
@@ -194,7 +192,7 @@ def _price(
     return Price(
         low=cost(least),
         high=cost(most),
-        spent=cost(_paid(state)),
+        spent=cost(_paid(state, known)),
         fresh=cost(schedule.counts()),
         scratch=sum((cost(run.counts()) for run in runs), Fraction(0)),
     )
