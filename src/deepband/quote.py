@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
 
 from deepband.schedule import Cell, Schedule, as_number
 from deepband.state import State
@@ -130,11 +129,12 @@ def _known(state: State) -> dict[Cell, int]:
     return _told(state) + Counter((bracket, rung) for bracket, _, rung in state.ahead.results)
 
 
-def _paid(state: State, known: Mapping[Cell, int]) -> Counter[Cell]:
+def _paid(state: State, known: Mapping[Cell, int], schedule: Schedule) -> Counter[Cell]:
     """The evaluations among those known that this study made itself: others cost it nothing."""
-    results = (told for cell in state.results.values() for told in cell.values())
-    everything = chain(results, state.ahead.results.values())
-    foreign = Counter((told.bracket, told.rung) for told in everything if told.origin is not None)
+    told = [each for results in state.results.values() for each in results.values()]
+    if schedule != state.schedule:
+        told += state.ahead.results.values()
+    foreign = Counter((each.bracket, each.rung) for each in told if each.origin is not None)
     return Counter(known) - foreign
 
 
@@ -192,7 +192,7 @@ def _price(
     return Price(
         low=cost(least),
         high=cost(most),
-        spent=cost(_paid(state, known)),
+        spent=cost(_paid(state, known, schedule)),
         fresh=cost(schedule.counts()),
         scratch=sum((cost(run.counts()) for run in runs), Fraction(0)),
     )
