@@ -20,7 +20,7 @@ import deepband
 import hostile
 from deepband.cli import main
 from deepband.dashboard.app import make_app
-from deepband.dashboard.guard import HEADERS, Guard
+from deepband.dashboard.guard import HEADERS
 from deepband.dashboard.listing import ROWS_A_PAGE
 from deepband.dashboard.serving import check_safe, host_names
 from deepband.dashboard.watching import Watched, Watchlist
@@ -198,8 +198,8 @@ def test_the_names_that_are_answered_to() -> None:
 
 def test_a_token_is_asked_for_once(place: Path) -> None:
     token = "a secret of many words"
-    first = Guard(lambda *_: None, token)  # type: ignore[arg-type]
-    assert first.cookie != Guard(first.app, "another one of many words").cookie
+    first, second = (make_app(place, [], each) for each in (token, "another one of many words"))
+    assert first.cookie != second.cookie
     with serving(place, "--host", "0.0.0.0", "--token", token) as server:
         port = server.host.split(":")[1]
         here = f"http://{socket.gethostname()}:{port}/"

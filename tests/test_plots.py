@@ -91,7 +91,9 @@ def test_the_incumbent_shows_the_rows_of_all_studies() -> None:
         assert y[:-1] == [step.told.loss for step in found.steps]
     marks = [line for line in ax.lines if line.get_marker() == "v"]
     assert len(marks) == 4  # a deepening each, in both ways of counting
-    texts = [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]
+    legend = ax.get_legend()
+    assert legend is not None
+    texts = [text.get_text() for text in legend.get_texts()]
     assert len(set(texts)) == 4
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepband import Study, rows
+from deepband import Context, Study, rows
 from deepband.importance import importance
 from deepband.rows import Axis, CellRow, Deepening, Mark
 from deepband.stability import agreements
@@ -130,9 +130,9 @@ def test_curves_of_those_who_went_highest() -> None:
 def test_curves_hold_what_was_reported() -> None:
     study = open_study(max_budget=3)
 
-    def train(config: object, budget: int, context: object) -> float:
+    def train(config: object, budget: int, context: Context) -> float:
         for step in range(1, budget + 1):
-            context.report(step, 1 / step)  # type: ignore[attr-defined]
+            context.report(step, 1 / step)
         return 1 / budget
 
     study.optimize(train)

@@ -118,7 +118,8 @@ class Watchlist:
         self.place = Path(os.path.abspath(place))
         self._watched: dict[Path, Watched] = {}
         if not self.place.is_dir():
-            Watched(self.place).look()
+            self._watched[self.place] = Watched(self.place)
+            self._watched[self.place].look()
 
     def studies(self) -> list[Watched]:
         """By name. New files of a folder are found, and those that are gone are forgotten."""

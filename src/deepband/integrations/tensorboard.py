@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,12 +35,8 @@ class TensorBoardObserver:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        try:
-            import tensorboardX  # noqa: F401
-        except ImportError as error:
-            raise DeepbandError(
-                "this needs tensorboardX: pip install 'deepband[tensorboard]'"
-            ) from error
+        if find_spec("tensorboardX") is None:
+            raise DeepbandError("this needs tensorboardX: pip install 'deepband[tensorboard]'")
         self._folder = Path(folder)
         self._following = Following()
 

@@ -43,11 +43,11 @@ def export(
     _remove_old(library, opened, study, name)
     trials = writing.trials(study.state, study.space)
     direction = "maximize" if study.maximize else "minimize"
-    made = library.create_study(storage=opened, study_name=name, direction=direction)
+    made: optuna.Study = library.create_study(storage=opened, study_name=name, direction=direction)
     for key, value in writing.study_attributes(study.state).items():
         made.set_user_attr(key, value)
     made.add_trials(trials)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,12 @@
 """Hyperband with deepening as one of scikit-learn's searches."""
 
+from importlib.util import find_spec
+
 from deepband.errors import DeepbandError
 
-try:
-    import sklearn
-except ImportError as error:
-    raise DeepbandError(
-        "DeepbandSearchCV needs scikit-learn: pip install 'deepband[sklearn]'"
-    ) from error
+if find_spec("sklearn") is None:
+    raise DeepbandError("DeepbandSearchCV needs scikit-learn: pip install 'deepband[sklearn]'")
 
 from deepband.integrations.sklearn.search import DeepbandSearchCV
 
-__all__ = ["DeepbandSearchCV", "sklearn"]
+__all__ = ["DeepbandSearchCV"]
