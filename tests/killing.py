@@ -5,13 +5,16 @@ The objective keeps an append-only ledger of what it evaluated, apart from the s
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import deepband
+from deepband.executors import processes, working
 
 SPACE = {"x": (0.0, 1.0), "kind": ["a", "b"]}
 SETTINGS: dict[str, Any] = {"space": SPACE, "max_budget": 27, "eta": 3, "seed": 11}
@@ -38,6 +41,19 @@ def main(path: str, ledger: str, workers: int) -> None:
         study.optimize(train, workers=workers, retries=10**6)
         study.deepen("preserving", to=81)
         study.optimize(train, workers=workers, retries=10**6)
+
+
+def idle() -> None:
+    """Start a worker that is never told anything."""
+    ready, told = processes._CONTEXT.Pipe()
+    processes._CONTEXT.Process(target=_wait, args=(told,), daemon=True).start()
+    ready.recv()
+
+
+def _wait(told: Connection) -> None:
+    working.begin(b"", dict(os.environ), os.getcwd())
+    told.send("ready")
+    time.sleep(3600)
 
 
 if __name__ == "__main__":

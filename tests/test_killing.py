@@ -93,11 +93,15 @@ def check(folder: Path, tally: Tally, undisturbed: list[str], workers: int) -> N
         assert repeated.total() <= tally.drivers
     else:  # a worker outlives its driver: only what was killed itself may be run again
         assert repeated <= tally.jobs
-    deadline = time.monotonic() + 10
+    check_that_nobody_is_left(path)
+    assert list((folder / "a.study.files" / "outbox").iterdir()) == []
+
+
+def check_that_nobody_is_left(path: Path) -> None:
+    deadline = time.monotonic() + 60
     while (left := still_running(path)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert left == []
-    assert list((folder / "a.study.files" / "outbox").iterdir()) == []
 
 
 def still_running(path: Path) -> list[str]:
@@ -142,6 +146,31 @@ def test_killing_loses_nothing_and_repeats_only_what_was_not_finished(
         shutil.rmtree(folder)
         if killed >= kills:
             return
+
+
+IDLE = """
+import killing, sys, time
+killing.idle()
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_worker_that_hears_nothing_ends_with_its_driver(tmp_path: Path) -> None:
+    """A worker killed while it holds Pebble's lock leaves such a one behind."""
+    driver = subprocess.Popen(
+        [sys.executable, "-c", IDLE],
+        env={**os.environ, MARK: str(tmp_path)},
+        cwd=Path(__file__).parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"ready\n"
+        assert len(still_running(tmp_path)) >= 3  # itself, the server, the worker
+        driver.kill()
+    check_that_nobody_is_left(tmp_path)
 
 
 COMMIT = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import select
 import signal
@@ -30,7 +31,6 @@ class _Worker:
     """What this process is told when it starts."""
 
     shipped: bytes
-    server: int
 
 
 _worker = _Worker()
@@ -55,8 +55,8 @@ def begin(shipped: bytes, environment: Mapping[str, str], folder: str) -> None:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    _worker.shipped, _worker.server = shipped, os.getppid()
-    threading.Thread(target=_end_with_server, daemon=True).start()
+    _worker.shipped = shipped
+    threading.Thread(target=_end_with_driver, daemon=True).start()
 
 
 def work(order: Order) -> tuple[int, Attempt]:
@@ -65,8 +65,8 @@ def work(order: Order) -> tuple[int, Attempt]:
     try:
         outbox, key = Outbox(order.folder), order.task.job.key
         with outbox.hold(key, order.token, order.seconds):
-            if os.getppid() != _worker.server:
-                os._exit(0)  # the driver died before the job was seen to run: it is offered again
+            if not _driver_lives():  # it died before the job was seen to run
+                os._exit(0)  # so that the next driver does not know of it, and offers it again
             with capped_output(outbox.output_file(key)):
                 attempt = perform(_objective(), order.task, interruptible=False)
             with suppress(OSError):  # a full disk: the driver still gets the result itself
@@ -82,10 +82,18 @@ def _objective() -> Objective:
     return objective
 
 
-def _end_with_server() -> None:
-    """End an idle worker whose driver is gone, and with it the server that this one was forked
-    from, with all that it started; a busy one ends when its result is written."""
-    while os.getppid() == _worker.server or _busy.is_set():
+def _driver_lives() -> bool:
+    """Told by the pipe that the driver made for this process: the kernel closes it with the
+    driver. (The parent is the server that this process was forked from, and may live longer, or
+    be gone before this process first looks.)"""
+    driver = multiprocessing.parent_process()
+    return driver is not None and driver.is_alive()
+
+
+def _end_with_driver() -> None:
+    """End an idle worker whose driver is gone, with all that it started; a busy one ends when
+    its result is written."""
+    while _driver_lives() or _busy.is_set():
         time.sleep(0.2)
     os.killpg(0, signal.SIGKILL)
 
