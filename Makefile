@@ -5,7 +5,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A clone of https://github.com/slds-lmu/yahpo_data
 YAHPO_DATA ?= $(wildcard ../shared/yahpo_data)
 
-.PHONY: demo test test-all soak check bench clean
+.PHONY: demo test test-all soak check docs bench clean
 
 demo: .venv/demo
 	$(BIN)/deepband demo
@@ -21,10 +21,14 @@ test-all: .venv/test-all
 soak: .venv/test
 	$(BIN)/python -m pytest -m soak
 
-check: .venv/check
+check: .venv/check docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# A warning, such as a dead link, is an error. Then open build/docs/index.html.
+docs: .venv/check
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
 
 bench: .venv/bench
 	$(BIN)/python bench/core.py
@@ -35,7 +39,7 @@ bench: .venv/bench
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/paper.py
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # One stamp a set of extras: made again when the project's dependencies change.
 .venv/made:

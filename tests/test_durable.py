@@ -503,3 +503,30 @@ def test_a_failed_commit_is_not_half_known(path: Path) -> None:
         study.optimize(lambda config, budget: config["x"])
         assert study.done
         assert known == 4
+
+
+OPEN = """
+import sys
+import deepband
+
+told = []
+def hook(event, arguments):
+    if event.startswith(("pickle.", "subprocess.", "os.system", "os.exec", "os.fork")):
+        told.append(event)
+    if event == "import" and arguments[0] == "hostile_train":
+        told.append(event)
+
+sys.addaudithook(hook)
+study = deepband.open_study(sys.argv[1])
+assert study.objective == "hostile_train.py:train"
+print(study.best, study.plan(), len(study.evaluations))
+assert told == [], told
+"""
+
+
+def test_opening_a_study_runs_no_code(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "hostile_train.py").write_text("raise SystemExit('the objective was imported')\n")
+    with make(path) as study:
+        study.name_objective("hostile_train.py:train")
+        finish(study, noisy(0))
+    subprocess.run([sys.executable, "-c", OPEN, str(path)], cwd=tmp_path, check=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -99,16 +101,58 @@ def test_importing_loads_neither_configspace_nor_numpy() -> None:
     assert done.stdout.strip() == "set()"
 
 
-def test_public_names_exist() -> None:
-    for name in deepband.__all__:
-        assert getattr(deepband, name).__doc__
+def public_members(thing: object) -> list[tuple[str, object]]:
+    """What a class of ours offers by itself, without what it inherits from elsewhere."""
+    if not inspect.isclass(thing) or issubclass(thing, Exception):
+        return []
+    found = inspect.getmembers_static(thing, is_documentable)
+    return [(name, member) for name, member in found if not name.startswith("_")]
+
+
+def is_documentable(member: object) -> bool:
+    if isinstance(member, property):
+        member = member.fget
+    return inspect.isfunction(member) and member.__module__.startswith("deepband")
+
+
+@pytest.mark.parametrize("name", deepband.__all__)
+def test_public_names_are_documented(name: str) -> None:
+    thing = getattr(deepband, name)
+    assert thing.__doc__
+    assert re.search(rf":: deepband\.{name}(\(\))?\n", (ROOT / "docs" / "api.md").read_text())
+    assert [member for member, value in public_members(thing) if not value.__doc__] == []
+
+
+def test_integrations_are_documented() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    folder = SOURCE / "integrations"
+    for path in [*folder.glob("[a-z]*.py"), *folder.glob("*/__init__.py")]:
+        parts = path.relative_to(ROOT / "src").with_suffix("").parts
+        name = ".".join(parts).removesuffix(".__init__")
+        for public in getattr(importlib.import_module(name), "__all__", []):
+            assert f":: {name}.{public}\n" in text
+
+
+def test_the_tests_that_the_docs_name_exist() -> None:
+    named = re.findall(r"`(test_\w+\.py)::(\w+)`", (ROOT / "docs" / "guarantees.md").read_text())
+    assert len(named) > 20
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text(), f"{file}::{test}"
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]:
+        found = re.findall(r"\]\(([^)#]+)|src=\"([^\"]+)\"", page.read_text())
+        links = [link for pair in found for link in pair if link]
+        for link in links:
+            assert link.startswith("https://") or (page.parent / link).exists(), link
 
 
 def run_code_of(path: Path) -> None:
     """All Python blocks of a page, in order, as one program."""
     blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks, f"{path} has no code"
-    namespace: dict[str, object] = {"__name__": path.stem}
+    namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
         exec(compile(block, str(path), "exec"), namespace)
 
@@ -132,16 +176,16 @@ def test_the_code_in_the_texts_runs_twice(
     run_code_of(path)
 
 
-def test_the_readme_shows_the_quote_that_its_code_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+def test_the_texts_show_the_quote_that_their_code_prints(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    readme = ROOT / "README.md"
-    run_code_of(readme)
+    run_code_of(ROOT / name)
     printed = capsys.readouterr().out.splitlines()
     quote = [line for line in printed if line.startswith(("deepening", "  "))]
     assert len(quote) == 7
-    assert "\n".join(f"    {line}" for line in quote) in readme.read_text()
+    assert "\n".join(f"    {line}" for line in quote) in (ROOT / name).read_text()
 
 
 def test_nothing_that_is_ignored_is_tracked() -> None:

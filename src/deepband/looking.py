@@ -83,6 +83,7 @@ class Looking:
 
     @property
     def maximize(self) -> bool:
+        """Whether the larger of two values is the better one."""
         return self._state.created.maximize
 
     @property
@@ -92,6 +93,7 @@ class Looking:
 
     @property
     def space(self) -> Space:
+        """Where configs come from."""
         return self._drawer.space
 
     @property

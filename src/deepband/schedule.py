@@ -77,16 +77,20 @@ class Schedule:
 
     @property
     def max_budget(self) -> Fraction:
+        """The budget of the top rung, exactly."""
         return self.budget(self.top)
 
     @property
     def brackets(self) -> range:
+        """All brackets, each named by the rung that it starts on."""
         return range(self.top + 1)
 
     def budget(self, rung: int) -> Fraction:
+        """The budget of a rung, exactly."""
         return self.unit * self._power(rung)
 
     def rungs(self, bracket: int) -> range:
+        """The rungs of a bracket, from its starting rung up."""
         return range(bracket, self.top + 1)
 
     def start_size(self, bracket: int) -> int:
@@ -102,6 +106,7 @@ class Schedule:
         return [self.places(bracket, rung) for rung in self.rungs(bracket)]
 
     def cells(self) -> Iterator[Cell]:
+        """Every (bracket, rung)."""
         return ((bracket, rung) for bracket in self.brackets for rung in self.rungs(bracket))
 
     def counts(self) -> dict[Cell, int]:

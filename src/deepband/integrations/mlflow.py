@@ -26,6 +26,8 @@ from deepband.texts import shortened
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+__all__ = ["MlflowObserver"]
+
 STUDY, BRACKET, INDEX = "deepband.study", "deepband.bracket", "deepband.index"
 ERROR = "deepband.error"
 PARENT = "mlflow.parentRunId"

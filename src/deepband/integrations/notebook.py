@@ -9,6 +9,8 @@ from deepband.errors import DeepbandError
 from deepband.facts import Fact
 from deepband.study import Study
 
+__all__ = ["NotebookObserver"]
+
 SECONDS_A_LOOK = 0.5
 
 

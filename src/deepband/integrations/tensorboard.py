@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Dated: TypeAlias = tuple[int, Any]
     """A step and a summary of it."""
 
+__all__ = ["TensorBoardObserver"]
+
 MARK = "study.txt"
 """Says whose folder it is."""
 LARGEST_STEP = 2**63 - 1

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace
 
 
+__all__ = ["Imported", "export", "import_study"]
+
+
 def export(
     study: Study, storage: str | optuna.storages.BaseStorage, name: str | None = None
 ) -> optuna.Study:
