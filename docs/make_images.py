@@ -1,4 +1,4 @@
-"""Draws docs/images/deepening.png from the tutorial's study: `python docs/make_images.py`.
+"""Draws the pictures of the tutorial's study for the docs: `python docs/make_images.py`.
 
 Run it in an empty folder: the tutorial writes its study there.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from matplotlib.axes import Axes
+
 import deepband
 
 DOCS = Path(__file__).parent
@@ -15,14 +17,21 @@ DOCS = Path(__file__).parent
 
 def main() -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / "tutorial.md").read_text(), re.M | re.S)
-    namespace: dict[str, object] = {}
+    namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
         exec(block, namespace)
-    axes = deepband.open_study("wave.study").plot.brackets()
+    study = deepband.open_study("wave.study")
+    axes = study.plot.brackets()
     axes.set_title("max_budget 9 (blue), deepened to 27 (orange)")
+    save(axes, "deepening")
+    for kind in ("curves", "incumbent", "stability"):
+        save(getattr(study.plot, kind)(), kind)
+
+
+def save(axes: Axes, name: str) -> None:
     figure = axes.get_figure(root=True)
     assert figure is not None
-    figure.savefig(DOCS / "images" / "deepening.png", dpi=110, bbox_inches="tight")
+    figure.savefig(DOCS / "images" / f"{name}.png", dpi=110, bbox_inches="tight")
 
 
 if __name__ == "__main__":
