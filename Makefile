@@ -14,7 +14,7 @@ test: .venv/test
 	$(BIN)/python -m pytest -m "not heavy and not soak"
 
 # Everything that `make test` leaves out, and the laws over many more random inputs.
-test-all: .venv/test-all
+test-all: .venv/test-all .venv-peers/made
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -m "not soak"
 
 # Ten thousand kills: hours.
@@ -39,7 +39,7 @@ bench: .venv/bench
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/paper.py
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # One stamp a set of extras: made again when the project's dependencies change.
 .venv/made:
@@ -59,9 +59,17 @@ clean:
 	touch $@
 
 .venv/test-all: .venv/made pyproject.toml
-	$(INSTALL) -e '.[test,dask,ray,optuna-dashboard,trackers]'
+	$(INSTALL) -e '.[test,dask,ray,optuna-dashboard,trackers,peers]'
 	touch $@
 
 .venv/check: .venv/made pyproject.toml
 	$(INSTALL) -e '.[test,check]'
+	touch $@
+
+# Peers that want an older NumPy than ours. HpBandSter names netifaces, which must be compiled and
+# is not needed here: it goes without what it names.
+.venv-peers/made: docs/moving/requirements.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-deps hpbandster==0.7.4
 	touch $@
