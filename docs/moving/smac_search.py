@@ -22,8 +22,11 @@ def search(n_trials, max_budget, overwrite=False):
         max_budget=max_budget,
     )
     smac = HyperbandFacade(scenario, train, overwrite=overwrite)
-    best, history = smac.optimize(), smac.runhistory
-    return dict(best), {(history.get_config(key.config_id), key.budget) for key in history}
+    return dict(smac.optimize()), smac.runhistory
+
+
+def evaluated(history):
+    return {(history.get_config(key.config_id), key.budget) for key in history}
 
 
 best, first = search(n_trials=22, max_budget=9)
@@ -35,4 +38,4 @@ except EOFError:  # it asks on the terminal, and there is none
     print("refused")
     best, second = search(n_trials=69, max_budget=27, overwrite=True)
 print("27:", best)
-print("evaluated twice:", len(first & second), "of", len(first))
+print("evaluated twice:", len(evaluated(first) & evaluated(second)), "of", len(first))
