@@ -15,6 +15,8 @@ import pytest
 
 import deepband
 
+pytestmark = pytest.mark.timeout(600)  # Ray starts its processes one by one
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "moving.md").read_text()
 PROGRAMS = sorted(path.stem for path in (ROOT / "docs" / "moving").glob("*.py"))
