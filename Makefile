@@ -59,7 +59,7 @@ clean:
 	touch $@
 
 .venv/test-all: .venv/made pyproject.toml
-	$(INSTALL) -e '.[test,dask,ray,optuna-dashboard,trackers,peers]'
+	$(INSTALL) -e '.[test,dask,ray,optuna-dashboard,trackers,peers,examples,recipes]'
 	touch $@
 
 .venv/check: .venv/made pyproject.toml

@@ -1,0 +1,114 @@
+"""The examples run, and run again; training in pieces is the same as training at once."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import deepband
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+
+heavy = [pytest.mark.heavy, pytest.mark.timeout(1200)]
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(each, id=each.stem, marks=heavy) for each in EXAMPLES]
+)
+def test_an_example_deepens_its_study_and_repeats_nothing(path: Path, tmp_path: Path) -> None:
+    printed = run(path, tmp_path)
+    (place,) = tmp_path.glob("*.study")
+    assert place.stem == path.stem
+    found = facts_of(place)
+    assert run(path, tmp_path).splitlines()[-1] == printed.splitlines()[-1]
+    assert facts_of(place) == found
+
+
+def run(path: Path, folder: Path) -> str:
+    """What an example prints. Whatever warns, fails."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(path)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def facts_of(place: Path) -> list[Any]:
+    """Every evaluation of a study that is done, with the time that it took."""
+    with deepband.open_study(place) as study:
+        assert study.done
+        assert len(study.runs) >= 2
+        assert all(run.evaluations for run in study.runs)
+        return study.evaluations
+
+
+def test_the_table_of_the_examples_names_them_all() -> None:
+    table = (ROOT / "examples" / "README.md").read_text()
+    named = set(re.findall(r"^\| \[(\w+\.py)\]\(\1\)", table, re.MULTILINE))
+    assert named == {str(path.relative_to(ROOT / "examples")) for path in EXAMPLES}
+
+
+def load(name: str) -> Any:
+    """An example as a module; its study is not made."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def in_pieces(train: Any, config: dict[str, Any], budgets: list[int], folder: Path) -> float:
+    """The loss of training up the rungs, each with a seed of its own, as a study has it."""
+    previous: Path | None = None
+    before, result = 0, cast(Any, None)
+    for budget in budgets:
+        context = deepband.Context(
+            seed=7 + before,
+            path=folder / f"{len(budgets)} {budget}",
+            previous=previous,
+            previous_budget=before,
+        )
+        context.path.mkdir()
+        result = train(config, budget, context)
+        previous, before = context.path, budget
+    return float(result["loss"] if isinstance(result, dict) else result)
+
+
+def drawn(space: dict[str, Any]) -> list[dict[str, Any]]:
+    """The first configs that a study would try."""
+    return [job.config for job in deepband.open_study(space=space, max_budget=27).ask_all()[:3]]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["mlp_checkpoints", "pytorch_model"])
+def test_training_in_pieces_is_the_same_as_training_at_once(name: str, tmp_path: Path) -> None:
+    example = load(name)
+    for number, config in enumerate(drawn(example.space)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        at_once = in_pieces(example.train, config, [9], folder)
+        assert in_pieces(example.train, config, [1, 3, 9], folder) == at_once
+
+
+@pytest.mark.heavy
+def test_trees_in_pieces_are_those_grown_at_once(tmp_path: Path) -> None:
+    """But for the rounding of sums: a booster that goes on adds up what it predicts in another
+    order, and the gains of two splits that are nearly equal may then change places."""
+    example = load("boosting")
+    for number, config in enumerate(drawn(example.space)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        at_once = in_pieces(example.train, config, [27], folder)
+        in_three = in_pieces(example.train, config, [3, 9, 27], folder)
+        assert in_three == pytest.approx(at_once, rel=1e-6)
