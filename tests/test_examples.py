@@ -58,9 +58,9 @@ def test_the_table_of_the_examples_names_them_all() -> None:
     assert named == {str(path.relative_to(ROOT / "examples")) for path in EXAMPLES}
 
 
-def load(name: str) -> Any:
-    """An example as a module; its study is not made."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+def load(path: Path) -> Any:
+    """A file as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -93,22 +93,48 @@ def drawn(space: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ["mlp_checkpoints", "pytorch_model"])
 def test_training_in_pieces_is_the_same_as_training_at_once(name: str, tmp_path: Path) -> None:
-    example = load(name)
+    example = load(ROOT / "examples" / f"{name}.py")
     for number, config in enumerate(drawn(example.space)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        at_once = in_pieces(example.train, config, [9], folder)
-        assert in_pieces(example.train, config, [1, 3, 9], folder) == at_once
+        check_pieces(example.train, config, [1, 3, 9], tmp_path / str(number))
 
 
 @pytest.mark.heavy
 def test_trees_in_pieces_are_those_grown_at_once(tmp_path: Path) -> None:
     """But for the rounding of sums: a booster that goes on adds up what it predicts in another
     order, and the gains of two splits that are nearly equal may then change places."""
-    example = load("boosting")
+    example = load(ROOT / "examples" / "boosting.py")
     for number, config in enumerate(drawn(example.space)):
         folder = tmp_path / str(number)
         folder.mkdir()
         at_once = in_pieces(example.train, config, [27], folder)
         in_three = in_pieces(example.train, config, [3, 9, 27], folder)
         assert in_three == pytest.approx(at_once, rel=1e-6)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(1200)
+@pytest.mark.filterwarnings("ignore")  # Lightning and PyTorch warn of each other
+def test_the_recipes_go_on_from_the_rung_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code of the page as one program, run, and run again; then its objectives by hand."""
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    program = tmp_path / "recipes.py"
+    program.write_text("\n".join(blocks))
+    subprocess.run([sys.executable, program], cwd=tmp_path, check=True)
+    found = {place: facts_of(place) for place in tmp_path.glob("*.study")}
+    assert len(found) == 2
+    monkeypatch.chdir(tmp_path)
+    recipes = load(program)
+    assert {place: facts_of(place) for place in found} == found
+    check_pieces(recipes.train_lightning, {"units": 8, "lr": 0.01}, [2, 6], tmp_path / "lightning")
+    config = {"lr": 0.003, "weight_decay": 0.01}
+    check_pieces(recipes.train_transformer, config, [8, 32], tmp_path / "transformer")
+
+
+def check_pieces(train: Any, config: dict[str, Any], budgets: list[int], folder: Path) -> None:
+    """Without a tolerance: a step is the same whoever made the one before."""
+    folder.mkdir()
+    at_once = in_pieces(train, config, budgets[-1:], folder)
+    assert in_pieces(train, config, budgets, folder) == at_once

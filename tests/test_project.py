@@ -157,8 +157,8 @@ def run_code_of(path: Path) -> None:
         exec(compile(block, str(path), "exec"), namespace)
 
 
-ELSEWHERE = {"clusters.md", "trackers.md"}
-"""Pages whose code needs a cluster or a tracker: `test_clusters.py`, `test_trackers.py` run it."""
+ELSEWHERE = {"clusters.md", "trackers.md", "recipes.md"}
+"""Pages whose code needs more: `test_clusters.py`, `test_trackers.py`, `test_examples.py` run it."""
 
 
 def pages_with_code() -> list[Path]:
@@ -186,6 +186,18 @@ def test_the_texts_show_the_quote_that_their_code_prints(
     quote = [line for line in printed if line.startswith(("deepening", "  "))]
     assert len(quote) == 7
     assert "\n".join(f"    {line}" for line in quote) in (ROOT / name).read_text()
+
+
+def test_the_page_on_schedules_shows_the_losses_that_its_code_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "schedules.md"
+    run_code_of(page)
+    printed = capsys.readouterr().out.splitlines()
+    losses = [line for line in printed if line.startswith("learning rate")]
+    assert len(losses) == 5
+    assert all(f"    {line}\n" in page.read_text() for line in losses)
 
 
 def test_nothing_that_is_ignored_is_tracked() -> None:
