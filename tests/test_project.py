@@ -158,7 +158,7 @@ def run_code_of(path: Path) -> None:
 
 
 ELSEWHERE = {"clusters.md", "trackers.md", "recipes.md"}
-"""Pages whose code needs more: `test_clusters.py`, `test_trackers.py`, `test_examples.py` run it."""
+"""Pages whose code `test_clusters.py`, `test_trackers.py` and `test_examples.py` run."""
 
 
 def pages_with_code() -> list[Path]:
