@@ -52,7 +52,7 @@ def choose(
 
         return ProcessExecutor(objective, workers or 1, outbox, timeout)
     from deepband.executors.futures import FuturesExecutor
-    from deepband.executors.processes import ship
+    from deepband.executors.shipping import ship
 
     threads = isinstance(given, concurrent.futures.ThreadPoolExecutor)  # nothing travels
     shipped = objective if threads else ship(objective)

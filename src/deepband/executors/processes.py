@@ -10,7 +10,6 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.spawn
 import os
-import pickle
 import secrets
 import signal
 import threading
@@ -22,11 +21,11 @@ from dataclasses import replace
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
-import cloudpickle
 from pebble import ProcessExpired, ProcessPool
 
-from deepband.errors import InputError, ObjectiveError
+from deepband.errors import ObjectiveError
 from deepband.executors.base import Ended, Timeout, check_seconds
+from deepband.executors.shipping import ship
 from deepband.executors.working import Order, begin, work
 from deepband.objective import Objective, Task
 from deepband.outbox import Outbox, look
@@ -193,19 +192,6 @@ class _Slot:
         thread = threading.Thread(target=pool.join, daemon=True)
         thread.start()
         return thread
-
-
-def ship(objective: Objective) -> bytes:
-    """An objective as bytes that a worker can load; told here if it cannot travel."""
-    try:
-        shipped = cloudpickle.dumps(objective)
-        pickle.loads(shipped)
-    except Exception as error:
-        raise InputError(
-            f"the objective cannot travel to worker processes: {type(error).__name__}: {error}. "
-            "Let it hold no open files, locks or connections; open them inside."
-        ) from error
-    return bytes(shipped)
 
 
 def _how(death: ProcessExpired) -> str:
