@@ -28,7 +28,7 @@ check: .venv/check docs
 
 # A warning, such as a dead link, is an error. Then open build/docs/index.html.
 docs: .venv/check
-	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
+	$(BIN)/sphinx-build -W -E --keep-going -q -b html docs build/docs
 
 bench: .venv/bench
 	$(BIN)/python bench/core.py

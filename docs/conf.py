@@ -19,4 +19,4 @@ default_role = "code"  # `names` in docstrings are code, as in Markdown
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 80
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "inherited-members": True}
+autodoc_default_options = {"members": True, "inherited-members": True, "undoc-members": True}

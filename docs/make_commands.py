@@ -13,20 +13,25 @@ PAGE = Path(__file__).with_name("commands.md")
 
 def page() -> str:
     """The help of every command, as the terminal shows it."""
-    parts = ["# Commands\n"]
-    context = click.Context(main, info_name="deepband", terminal_width=80)
-    parts.append(block(main, context))
-    for name, command in sorted(main.commands.items()):
-        parts.append(f"## deepband {name}\n")
-        parts.append(
-            block(command, click.Context(command, context, info_name=name, terminal_width=80))
-        )
+    parts = ["# Commands\n", block("")]
+    for name in sorted(main.commands):
+        parts += [f"## deepband {name}\n", block(name)]
     return "\n".join(parts)
 
 
-def block(command: click.Command, context: click.Context) -> str:
-    lines = (line.rstrip() for line in command.get_help(context).splitlines())
-    return "```text\n" + "\n".join(lines) + "\n```\n"
+def block(name: str) -> str:
+    return f"```text\n{help_of(name)}\n```\n"
+
+
+def help_of(name: str) -> str:
+    """What `deepband NAME --help` prints; no name is for all commands."""
+    settings = {**main.context_settings, "terminal_width": 80}
+    context = click.Context(main, info_name="deepband", **settings)
+    command: click.Command = main
+    if name:
+        command = main.commands[name]
+        context = click.Context(command, context, info_name=name, **settings)
+    return "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
 
 
 if __name__ == "__main__":

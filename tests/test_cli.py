@@ -282,6 +282,24 @@ def test_the_docs_hold_the_help_of_every_command() -> None:
     assert make_commands.PAGE.read_text() == make_commands.page(), "python docs/make_commands.py"
 
 
+def test_the_commands_of_the_readme(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    first = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)[0]
+    (tmp_path / "train.py").write_text(first.partition("with deepband")[0])
+    commands = re.findall(r"^    deepband ((?:run|quote|deepen) .*)$", readme, re.MULTILINE)
+    assert len(commands) == 4
+    for command in commands:
+        call(tmp_path, *command.split())
+    assert deepband.open_study(tmp_path / "mlp.study").max_budget == 27
+
+
+@pytest.mark.parametrize("command", ["run", "quote", "serve"])
+def test_the_docs_hold_what_the_terminal_shows(folder: Path, command: str) -> None:
+    shown = call(folder, command, "--help").strip()
+    shown = shown.replace("python -m deepband", "deepband")
+    assert shown.split() == make_commands.help_of(command).split()
+
+
 def test_the_version(folder: Path) -> None:
     assert call(folder, "--version").strip() == deepband.__version__
 

@@ -336,8 +336,8 @@ def test_explain_speaks_in_the_users_sign() -> None:
 @pytest.mark.parametrize(
     ("bracket", "index", "message"),
     [
-        (3, 0, "no bracket 3; there are 0 to 2"),
-        (0, 9, "no index of bracket 0 9; there are 0 to 8"),
+        (3, 0, "no bracket 3: give one from 0 to 2"),
+        (0, 9, "with index 9: give one from 0 to 8"),
         (0, -1, "-1"),
         (0.5, 0, "no bracket 0.5"),
         ("0", 0, "no bracket '0'"),

@@ -72,7 +72,7 @@ def read_index(name: str, given: object, count: int) -> int:
     """A whole number from 0 to count - 1."""
     whole = int(given) if isinstance(given, Integral) and not isinstance(given, bool) else -1
     if not 0 <= whole < count:
-        raise InputError(f"there is no {name} {shown(given)}; there are 0 to {count - 1}.")
+        raise InputError(f"there is no {name} {shown(given)}: give one from 0 to {count - 1}.")
     return whole
 
 
@@ -124,7 +124,8 @@ class UnfinishedError(DeepbandError):
         jobs = "1 job is" if open_jobs == 1 else f"{open_jobs} jobs are"
         super().__init__(
             f"cannot {action}: the current run is not finished, {jobs} open (and may lead to "
-            "more on the rungs above). Ask and tell until `study.done` is True, then try again."
+            "more on the rungs above). Run it to its end first: with `study.optimize`, "
+            "`deepband run`, or by ask and tell until `study.done`."
         )
 
 

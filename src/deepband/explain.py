@@ -41,7 +41,8 @@ class Verdict:
 def explain(state: State, bracket: int, index: int) -> tuple[Verdict, ...]:
     """The verdicts about a config, in the order in which they were made."""
     bracket = read_index("bracket", bracket, len(state.fronts))
-    index = read_index(f"index of bracket {bracket}", index, state.schedule.start_size(bracket))
+    size = state.schedule.start_size(bracket)
+    index = read_index(f"config in bracket {bracket} with index", index, size)
     return tuple(verdict for run in state.runs for verdict in _of_run(state, run, bracket, index))
 
 

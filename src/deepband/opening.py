@@ -167,13 +167,15 @@ def check_same(created: StudyCreated, given: Settings) -> tuple[Space | None, Sa
 
 
 _ADVICE = "A study keeps its settings: leave it out, or open another study."
+_DEEPEN = "Leave it out; to go on with a larger one, deepen the study (`study.deepen`)."
 
 
 def _compare(name: str, kept: object, given: object) -> None:
     if given is not None and given != kept:
         shown = [as_number(each) if isinstance(each, Fraction) else each for each in (kept, given)]
+        advice = _DEEPEN if name == "first max_budget" else _ADVICE
         raise InputError(
-            f"the study was made with {name} {shown[0]!r}, and {shown[1]!r} is given. {_ADVICE}"
+            f"the study was made with {name} {shown[0]!r}, and {shown[1]!r} is given. {advice}"
         )
 
 

@@ -24,7 +24,11 @@ def load_objective(text: str) -> tuple[Objective, ModuleType]:
         raise InputError(f"the objective is {text!r}: {SPELLING}")
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     if not hasattr(module, name):
-        names = [each for each in vars(module) if not each.startswith("_")]
+        names = [
+            each
+            for each, value in vars(module).items()
+            if callable(value) and getattr(value, "__module__", None) == module.__name__
+        ]
         raise UnknownNameError(f"function in {place}", name, names)
     objective: Objective = getattr(module, name)
     takes_context(objective)
