@@ -11,6 +11,7 @@ Loss = float | None
 Losses = Callable[[int, int, int], Loss]
 """The loss of (bracket, index, rung)."""
 Cells = dict[tuple[int, int], set[int]]
+PAPER = ("discarding", "preserving", "efficient")
 
 
 def start_size(eta: int, top: int, bracket: int) -> int:
@@ -30,7 +31,10 @@ def best(pool: set[int], count: int, loss: Callable[[int], Loss]) -> set[int]:
 def run(
     eta: int, top: int, strategy: str | None, seen: Cells, losses: Losses
 ) -> tuple[Cells, Cells]:
-    """What a run evaluates and who arrives, in each cell; `seen` is brought up to date."""
+    """What a run evaluates and who arrives, in each cell; `seen` is brought up to date. A run that
+    fills the level of a frugal one is no different."""
+    if strategy == "frugal":
+        return frugal(eta, top, seen, losses)
     evaluated: Cells = {}
     arrivals: Cells = {}
     for b in range(top + 1):
@@ -57,3 +61,17 @@ def run(
                 rest = (arrived | before[k]) - above
                 arrived = above | best(rest, max(0, m - len(above)), loss)
     return evaluated, arrivals
+
+
+def frugal(eta: int, top: int, seen: Cells, losses: Losses) -> tuple[Cells, Cells]:
+    """The same for a run outside the paper, from the rung below `top` over all brackets."""
+    everyone = [(b, i) for b in range(top) for i in sorted(seen.get((b, top - 1), ()))]
+    places = (len(everyone) + eta - 1) // eta
+    good = [(b, i) for b, i in everyone if losses(b, i, top - 1) is not None]
+    good.sort(key=lambda place: losses(*place, top - 1))  # stable: by bracket, then index
+    going: Cells = {}
+    for b, i in good[:places]:
+        going.setdefault((b, top), set()).add(i)
+    for cell, indices in going.items():
+        seen[cell] = set(indices)
+    return going, going

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import pytest
 from deepband import Job
 from driving import finish, open_study
 
-CASES: dict[str, Any] = json.loads((Path(__file__).parent / "golden/deepening.json").read_text())
+GOLDEN = Path(__file__).parent / "golden"
+CASES: dict[str, Any] = json.loads((GOLDEN / "deepening.json").read_text())
+FRUGAL: dict[str, Any] = json.loads((GOLDEN / "frugal.json").read_text())
+"""Our own, made by the oracle: `golden/make_frugal.py`."""
 
 
 def objective(losses: dict[str, Any], job: Job) -> object:
@@ -29,9 +33,9 @@ def by_cell(jobs: list[Job]) -> dict[str, dict[str, list[int]]]:
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *FRUGAL])
 def test_golden_case(name: str, seed: int | None) -> None:
-    case = CASES[name]
+    case = {**CASES, **FRUGAL}[name]
     order = None if seed is None else random.Random(seed)
     first = case["runs"][0]
     study = open_study(
@@ -61,3 +65,23 @@ def test_the_golden_file_is_whole() -> None:
     assert len(CASES) == 68
     strategies = {run["strategy"] for case in CASES.values() for run in case["runs"]}
     assert strategies == {None, "discarding", "preserving", "efficient"}
+
+
+def test_so_is_our_own() -> None:
+    assert len(FRUGAL) == 91
+    first, frugal = FRUGAL["by-hand"]["runs"]
+    assert (first["evaluated"], first["cost"]) == (
+        {"0": {"0": [0, 1], "1": [1]}, "1": {"1": [0, 1]}},
+        8,
+    )
+    assert frugal["evaluated"] == {"0": {"2": [1]}, "1": {"2": [0]}}
+    assert (frugal["cost"], frugal["cost_resumed"]) == (8, 4)
+    fills = 0
+    for case in FRUGAL.values():
+        for before, run in pairwise(case["runs"]):
+            fills += before["max_budget"] == run["max_budget"]
+            if run["strategy"] == "frugal":
+                assert all(
+                    list(rungs) == [str(run["top_rung"])] for rungs in run["evaluated"].values()
+                )
+    assert fills == 36

@@ -1,4 +1,4 @@
-"""Laws that hold for every eta, depth, jump, strategy, order and pattern of failures."""
+"""Laws that hold for every eta, depth, jump, strategy, fill, order and pattern of failures."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import oracle
-from deepband import Evaluation, Job, Schedule, Study
+from deepband import Evaluation, InputError, Job, Schedule, Study
 from deepband.facts import JobKey
 from deepband.state import State
-from deepband.strategies import STRATEGIES
+from deepband.strategies import FRUGAL, NAMES, STRATEGIES
 from driving import Objective, finish, key, noisy, open_study
 
 MOST = 700
@@ -24,7 +24,7 @@ MOST = 700
 
 @dataclass(frozen=True)
 class Case:
-    """A first run and deepenings (strategy, levels), with losses and an order of tells."""
+    """A first run and deepenings (strategy, levels), with losses; 0 levels fill a frugal run."""
 
     eta: int
     top: int
@@ -51,15 +51,17 @@ def cases(draw: st.DrawFn) -> Case:
     eta = draw(st.integers(2, 6))
     top = draw(st.integers(0, 4))
     deepenings = draw(
-        st.lists(st.tuples(st.sampled_from(sorted(STRATEGIES)), st.integers(1, 2)), max_size=4)
+        st.lists(st.tuples(st.sampled_from(sorted(NAMES)), st.integers(0, 2)), max_size=5)
     )
     while Schedule.of(eta, 1, eta**top).evaluations > MOST:
         top -= 1
-    depth, kept = top, []
+    depth, kept, frugal = top, [], False
     for strategy, levels in deepenings:
+        levels = 1 if strategy == FRUGAL else levels if frugal else max(1, levels)  # noqa: PLW2901
         if Schedule.of(eta, 1, eta ** (depth + levels)).evaluations <= MOST:
             depth += levels
             kept.append((strategy, levels))
+            frugal = strategy == FRUGAL
     return Case(
         eta=eta,
         top=top,
@@ -72,12 +74,30 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def play(case: Case, study: Study, order: random.Random | None = None) -> list[list[Job]]:
-    """The jobs of each run of a case."""
+    """The jobs of each run of a case. What is refused because nobody is left to send on, and a
+    fill after that, is left out."""
     runs = [finish(study, case.objective, order)]
     for strategy, levels in case.deepenings:
-        study.deepen(strategy, to=study.max_budget * case.eta**levels)
+        if not levels and not study.state.run.frugal:
+            continue
+        to, before = study.max_budget * case.eta**levels, len(study.runs)
+        if strategy == FRUGAL and all_failed(study):
+            with pytest.raises(InputError, match="nobody to send on"):
+                study.deepen(strategy, to=to)
+            continue
+        study.deepen(strategy, to=to)
+        assert len(study.runs) == before + 1
+        assert study.max_budget == pytest.approx(to)
         runs.append(finish(study, case.objective, order))
+        study.deepen(strategy, to=to)  # where it has been
+        assert len(study.runs) == before + 1
     return runs
+
+
+def all_failed(study: Study) -> bool:
+    """Whether nobody on the top rung has a loss."""
+    top = study.state.schedule.top
+    return all(each.loss is None for each in study.evaluations if each.rung == top)
 
 
 def loss_of(case: Case, bracket: int, index: int, rung: int) -> float | None:
@@ -88,16 +108,17 @@ def loss_of(case: Case, bracket: int, index: int, rung: int) -> float | None:
 @given(cases())
 def test_every_run_evaluates_what_the_oracle_says(case: Case) -> None:
     seen: oracle.Cells = {}
-    runs = play(case, case.open())
-    top = case.top
-    strategies = [(None, 0), *case.deepenings]
-    for (strategy, levels), jobs in zip(strategies, runs, strict=True):
-        top += levels
-        evaluated, _ = oracle.run(
-            case.eta, top, strategy, seen, lambda b, i, k: loss_of(case, b, i, k)
+    study = case.open()
+    runs = play(case, study)
+    for run, jobs in zip(study.state.runs, runs, strict=True):
+        evaluated, arrivals = oracle.run(
+            case.eta, run.schedule.top, run.strategy, seen, lambda b, i, k: loss_of(case, b, i, k)
         )
         wanted = {(b, i, k) for (b, k), indices in evaluated.items() for i in indices}
         assert {key(job) for job in jobs} == wanted
+        assert {cell: set(who) for cell, who in run.arrived.items() if who} == {
+            cell: who for cell, who in arrivals.items() if who
+        }
 
 
 @given(cases(), st.randoms(use_true_random=False))
@@ -147,7 +168,7 @@ def test_discarding_ends_as_a_fresh_run_does(case: Case) -> None:
     study = case.open()
     play(case, study)
     study_max = study.max_budget
-    assume(study.plan().evaluations * case.eta <= 4 * MOST)
+    assume(study.state.schedule.evaluations * case.eta <= 4 * MOST)
     study.deepen("discarding")
     finish(study, case.objective)
     fresh = open_study(
@@ -157,17 +178,59 @@ def test_discarding_ends_as_a_fresh_run_does(case: Case) -> None:
     assert study._state.run.arrived == fresh._state.run.arrived
 
 
+@given(cases(), st.sampled_from(sorted(STRATEGIES)))
+def test_discarding_fills_a_level_as_a_fresh_run_would(case: Case, other: str) -> None:
+    study = case.open()
+    play(case, study)
+    deeper = study.state.schedule.deepened()
+    assume(deeper.evaluations <= 4 * MOST and not all_failed(study))
+    study.deepen("frugal")
+    finish(study, case.objective)
+    study.deepen("discarding", to=deeper.max_budget)
+    finish(study, case.objective)
+    fresh = open_study(eta=case.eta, min_budget=case.min_budget, max_budget=deeper.max_budget)
+    finish(fresh, case.objective)
+    assert study.state.run.arrived == fresh.state.run.arrived
+    study.deepen(other, to=deeper.max_budget)
+    assert study.done
+    assert study.runs[-1].strategy == "discarding"
+
+
 @given(cases())
-def test_costs_are_ordered_and_quotes_hold(case: Case) -> None:
+def test_a_frugal_quote_is_what_happens(case: Case) -> None:
+    study = case.open()
+    play(case, study)
+    assume(study.state.schedule.deepened().evaluations <= 40 * MOST and not all_failed(study))
+    before = [(run.arrived, run.before) for run in study.state.runs]
+    quote = study.quote("frugal")
+    study.deepen("frugal")
+    plan = study.plan()
+    finish(study, case.objective)
+    run = study.runs[-1]
+    assert quote.exact
+    assert quote.evaluations_new == (run.evaluations,) * 2 == (plan.evaluations,) * 2
+    assert quote.cost.low == quote.cost.high == run.cost == plan.cost
+    assert quote.cost_resumed.low == quote.cost_resumed.high == run.cost_resumed
+    assert plan.cost_resumed == run.cost_resumed
+    assert quote.configs_reused == plan.configs == run.evaluations
+    assert quote.cost.spent + run.cost == sum(each.cost for each in study.runs)
+    assert [(run.arrived, run.before) for run in study.state.runs[:-1]] == before
+
+
+@given(cases(), st.booleans())
+def test_costs_are_ordered_and_quotes_hold(case: Case, fill: bool) -> None:
     """efficient <= the others <= a fresh run; quotes bound both and are exact for efficient."""
     costs = {}
     for strategy in STRATEGIES:
         study = case.open()
         play(case, study)
-        assume(study.plan().evaluations * case.eta <= 4 * MOST)
-        quote = study.quote(strategy)
+        fill = fill and study.state.run.frugal
+        schedule = study.state.schedule if fill else study.state.schedule.deepened()
+        assume(schedule.evaluations <= 4 * MOST)
+        quote = study.quote(strategy, to=schedule.max_budget)
         known = {key_of(each) for each in study.evaluations}
-        study.deepen(strategy)
+        study.deepen(strategy, to=schedule.max_budget)
+        assert quote.fills == fill
         jobs = finish(study, case.objective)
         run = study.runs[-1]
         assert quote.max_budget == study.max_budget
@@ -197,8 +260,9 @@ def test_a_state_folded_anew_is_the_state(case: Case, order: random.Random) -> N
     """Stop anywhere: what the facts say is what the study knew, with every open job offered."""
     study = case.open()
     play(case, study, order)
-    if study.plan().evaluations * case.eta <= MOST:
-        study.deepen("preserving")
+    if study.state.schedule.evaluations * case.eta <= MOST:
+        last = order.choice(NAMES)
+        study.deepen("preserving" if all_failed(study) else last)
     jobs = study.ask_all()
     order.shuffle(jobs)
     for job in jobs[: len(jobs) // 2]:

@@ -23,6 +23,7 @@ LAYERS = [
     {"errors"},
     {"schedule", "facts", "texts", "distributions"},
     {"records", "results", "strategies", "theory", "space"},
+    {"runs"},
     {"state"},
     {"hyperband", "adding", "samplers", "storage", "checkpoints", "outbox", "interrupts"},
     {"objective", "orphans"},
@@ -41,7 +42,17 @@ LAYERS = [
 ]
 """A module imports from lower layers only, or from within its own folder."""
 
-PURE = {"errors", "schedule", "facts", "records", "results", "strategies", "state", "hyperband"}
+PURE = {
+    "errors",
+    "schedule",
+    "facts",
+    "records",
+    "results",
+    "strategies",
+    "runs",
+    "state",
+    "hyperband",
+}
 PURE |= {"adding", "quote", "explain", "report", "rows", "theory", "export", "texts"}
 IMPURE = {"random", "secrets", "time", "datetime", "os", "pathlib", "sqlite3"}
 

@@ -1,4 +1,4 @@
-"""The three strategies, asked directly."""
+"""The strategies, asked directly."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import pytest
 
 from deepband import UnknownNameError
 from deepband.strategies import (
+    FRUGAL,
+    NAMES,
     STRATEGIES,
+    check_name,
     discarding,
     efficient,
+    frugal,
     preserving,
     promoted,
     ranked,
@@ -64,3 +68,35 @@ def test_an_unknown_strategy_names_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'preserving'") as caught:
         strategy_named("perserving")
     assert caught.value.valid == ("discarding", "preserving", "efficient")
+
+
+def test_frugal_is_one_contest_over_all_brackets() -> None:
+    losses = {(0, 7): 0.5, (1, 2): 0.1, (2, 0): 0.4, (2, 1): 0.2, (2, 3): 0.9}
+    assert frugal(losses, 3) == ([(1, 2), (2, 1), (2, 0), (0, 7), (2, 3)], 2)
+    assert frugal(losses, 2)[1] == 3
+    assert frugal(losses, 5)[1] == 1
+    assert frugal(losses, 6)[1] == 1
+
+
+def test_ties_across_brackets_go_to_the_smaller_bracket_then_index() -> None:
+    losses = {(1, 0): 0.0, (0, 9): -0.0, (0, 10): 0.0, (1, 3): math.inf, (0, 11): math.inf}
+    assert frugal(losses, 2) == ([(0, 9), (0, 10), (1, 0), (0, 11), (1, 3)], 3)
+
+
+def test_frugal_sends_infinities_before_nobody_and_failures_never() -> None:
+    losses = {(0, 0): None, (0, 1): math.inf, (1, 0): None, (1, 1): None, (2, 0): 0.3}
+    assert frugal(losses, 2) == ([(2, 0), (0, 1)], 3)  # failures count, and leave places empty
+    assert frugal({(0, 0): None, (1, 0): None}, 2) == ([], 1)
+    assert frugal({}, 2) == ([], 0)
+
+
+def test_the_paper_has_three_strategies_and_there_is_one_more() -> None:
+    assert tuple(STRATEGIES) == ("discarding", "preserving", "efficient")
+    for name in (*STRATEGIES, FRUGAL):
+        check_name(name)
+    with pytest.raises(UnknownNameError, match="Did you mean 'frugal'") as caught:
+        check_name("frugle")
+    assert caught.value.valid == NAMES
+    for wrong in ("", None, 3, ["frugal"]):
+        with pytest.raises(UnknownNameError):
+            check_name(wrong)  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ def facts_to_add(
 
 def _rung(state: State, budget: Budget) -> int:
     """The rung of a budget on which a result from elsewhere can be taken over."""
-    deeper = state.schedule.deepened()
+    deeper = state.coming
     rung = deeper.rung_of(budget)
     if rung is not None and rung <= deeper.top:
         return rung
@@ -63,7 +63,7 @@ def _places(state: State, config: Config, rungs: list[int], place: Place | None)
         raise InputError(f"{place} is neither the place of this config nor the next free one.")
     bracket, index = place
     top = state.schedule.top
-    if rungs[-1] > top and (rungs != [bracket] or bracket > top + 1):
+    if rungs[-1] > top and (rungs != [bracket] or bracket > state.coming.top):
         raise InputError(
             f"rung {rungs[-1]} is above the current max_budget: deepen first, then take it over."
         )
@@ -96,9 +96,9 @@ def _place_of(state: State, config: Config, rung: int) -> Place | None:
 
 
 def free_place(state: State, bracket: int) -> Place:
-    """The next place of a bracket that is not drawn, in this run or the next one."""
+    """The next place of a bracket that is not drawn, in this run or the next full one."""
     index = len(state.configs[bracket]) if bracket < len(state.configs) else 0
-    size = state.schedule.deepened().start_size(bracket)
+    size = state.coming.start_size(bracket)
     if index >= size:
         raise InputError(
             f"bracket {bracket} has no place left, nor will it after the next deepening ({size}): "

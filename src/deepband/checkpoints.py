@@ -22,7 +22,9 @@ from typing import NamedTuple
 
 from deepband.errors import InputError
 from deepband.facts import JobKey
+from deepband.schedule import Schedule
 from deepband.state import State
+from deepband.strategies import FRUGAL
 
 KEEP = "'newest' (of each config), 'all', 'none' or 'top:N' (the newest of the N best configs)"
 
@@ -145,13 +147,23 @@ def superfluous(state: State, keep: Keep, kept: Iterable[JobKey]) -> list[JobKey
     ]
 
 
-def retraining_cost(state: State, kept: Collection[JobKey]) -> Fraction:
-    """The most that the next deepening may have to train again because checkpoints are missing.
+def retraining_cost(
+    state: State,
+    kept: Collection[JobKey],
+    strategy: str = "preserving",
+    schedule: Schedule | None = None,
+) -> Fraction:
+    """The most that the next deepening, or that to a schedule, may have to train again because
+    checkpoints are missing.
 
     Whoever goes up a rung for the first time goes on from the rung below; without a checkpoint
     there it pays that budget once more.
     """
-    deeper, kept = state.schedule.deepened(), set(kept)
+    if strategy == FRUGAL:
+        top, (order, places) = state.schedule.top, state.frugal_contest()
+        lacking = sum((*place, top) not in kept for place in order[:places])
+        return lacking * state.schedule.max_budget
+    deeper, kept = schedule or state.schedule.deepened(), set(kept)
     missing = {
         (bracket, rung, index)
         for (bracket, rung), results in state.results.items()
@@ -165,6 +177,7 @@ def retraining_cost(state: State, kept: Collection[JobKey]) -> Fraction:
         (
             min(count, deeper.places(bracket, rung + 1)) * deeper.budget(rung)
             for (bracket, rung), count in counts.items()
+            if rung < deeper.top
         ),
         Fraction(0),
     )

@@ -42,7 +42,7 @@ class Drawer:
         for bracket, last in ends.items():
             end = (last // self.created.chunk + 1) * self.created.chunk
             ahead = state.is_ahead(bracket, last)
-            schedule = state.schedule.deepened() if ahead else state.schedule
+            schedule = state.coming if ahead else state.full.schedule
             first = drawn[bracket] if bracket < len(drawn) else 0
             size = schedule.start_size(bracket)
             yield self._draw(state, bracket, range(first, min(end, size)))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from deepband.errors import read_index
-from deepband.state import Run, State
+from deepband.runs import Run
+from deepband.state import State
 from deepband.strategies import NOBODY, ranked
 
 
@@ -40,13 +41,17 @@ class Verdict:
 
 def explain(state: State, bracket: int, index: int) -> tuple[Verdict, ...]:
     """The verdicts about a config, in the order in which they were made."""
-    bracket = read_index("bracket", bracket, len(state.fronts))
-    size = state.schedule.start_size(bracket)
+    schedule = state.full.schedule  # a frugal run has the configs of the run before it
+    bracket = read_index("bracket", bracket, schedule.top + 1)
+    size = schedule.start_size(bracket)
     index = read_index(f"config in bracket {bracket} with index", index, size)
     return tuple(verdict for run in state.runs for verdict in _of_run(state, run, bracket, index))
 
 
 def _of_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdict]:
+    if run.frugal:
+        yield from _of_frugal_run(state, run, bracket, index)
+        return
     for rung in run.schedule.rungs(bracket) if bracket in run.schedule.brackets else ():
         arrived = run.arrived.get((bracket, rung), frozenset())
         if index in arrived and rung == run.schedule.top:
@@ -59,32 +64,61 @@ def _of_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdic
             yield _decided(state, run, bracket, index, rung)
 
 
+def _of_frugal_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdict]:
+    """Whether it went from the rung that was the top one before, over all brackets, and how."""
+    rung = run.schedule.top - 1
+    if index in run.before.get((bracket, rung), NOBODY):
+        order, places = state.frugal_contest(run)
+        losses = [state.results[of, rung][who].loss for of, who in order]
+        place = (bracket, index)
+        rank = order.index(place) + 1 if place in order else None
+        verdict = _verdict(state, run, bracket, index, rung, "a failure never goes on")
+        yield _ranked(state, verdict, rank, losses, places, " over all brackets")
+    if index in run.arrived.get((bracket, run.schedule.top), NOBODY):
+        yield _top(state, run, bracket, index)
+
+
 def _decided(state: State, run: Run, bracket: int, index: int, rung: int) -> Verdict:
     contest = state.contest(run, bracket, rung)
     losses = state.losses(bracket, rung)
     order = ranked(contest.pool, losses)
     places = contest.free(run.schedule.places(bracket, rung + 1))
-    cutoff = losses[order[min(places, len(order)) - 1]] if places and order else None
-    promoted = index in run.arrived[bracket, rung + 1]
     rank = order.index(index) + 1 if index in contest.pool else None
+    reason = "did not compete, since it did not reach this rung in this run"
     if index in contest.kept:
         reason = "stays promoted, since this strategy revokes nothing"
-    elif rank is None:
-        reason = "did not compete, since it did not reach this rung in this run"
-    else:
+    verdict = _verdict(state, run, bracket, index, rung, reason)
+    verdict = _ranked(state, verdict, rank, [losses[each] for each in order], places)
+    return replace(verdict, promoted=index in run.arrived[bracket, rung + 1])
+
+
+def _ranked(
+    state: State,
+    verdict: Verdict,
+    rank: int | None,
+    losses: list[float | None],
+    places: int,
+    where: str = "",
+) -> Verdict:
+    """A verdict with the rank among losses, best first, for so many places; its reason stays what
+    it is for a config that did not compete."""
+    promoted = rank is not None and rank <= places
+    cutoff = losses[min(places, len(losses)) - 1] if places and losses else None
+    reason = verdict.reason
+    if rank is not None:
         reason = (
-            f"{_show(state, losses[index])} ranks {rank} of {len(order)} for "
+            f"{_show(state, losses[rank - 1])} ranks {rank} of {len(losses)}{where} for "
             f"{places} place{'' if places == 1 else 's'}: "
             f"{'promoted' if promoted else 'not promoted'}"
         )
         if places:
             reason += f" (the last one promoted has {_show(state, cutoff)})"
-    verdict = _verdict(state, run, bracket, index, rung, reason)
     return replace(
         verdict,
+        reason=reason,
         promoted=promoted,
         rank=rank,
-        candidates=len(order),
+        candidates=len(losses),
         places=places,
         cutoff=cutoff,
     )

@@ -10,12 +10,12 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from deepband import hyperband
 from deepband.errors import InputError, shown
 from deepband.executors.simulated import SimulatedExecutor
 from deepband.facts import Config
 from deepband.records import Job
 from deepband.state import State
-from deepband.strategies import STRATEGIES
 from deepband.study import Study
 
 SAVING = 0.1
@@ -56,10 +56,12 @@ def forecast(
     duration = _duration(study.state, seconds_per_unit, resumed)
     found, done = _forecast("the current run", study.copy(), workers, duration)
     forecasts = [found]
-    for strategy in STRATEGIES:
+    for strategy, schedule in hyperband.options(done.state):
         deeper = done.copy()
-        deeper.deepen(strategy)
-        found, _ = _forecast(f"deepening {strategy!r}", deeper, workers, duration)
+        deeper.deepen(strategy, to=schedule.max_budget)
+        filling = schedule == done.state.schedule
+        name = f"{'filling' if filling else 'deepening'} {strategy!r}"
+        found, _ = _forecast(name, deeper, workers, duration)
         forecasts.append(found)
     return forecasts
 

@@ -8,12 +8,14 @@ on its rung; the lower rung goes first, then the lower bracket, then the lower i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
 
-from deepband.errors import BudgetError
+from deepband.errors import BudgetError, InputError
 from deepband.facts import JobKey
 from deepband.schedule import Budget, Schedule, as_number, read_budget
 from deepband.state import State
+from deepband.strategies import FRUGAL, NAMES
 
 
 def next_job(state: State) -> JobKey | None:
@@ -30,10 +32,11 @@ def ready_jobs(state: State) -> Iterator[JobKey]:
 
 
 def jobs_ahead(state: State) -> Iterator[JobKey]:
-    """The jobs that the next deepening needs with any strategy, the shortest first: its new
-    configs on their starting rungs."""
-    schedule = state.schedule
-    deeper = schedule.deepened()
+    """The jobs that the next full run needs with any strategy, the shortest first: its new configs
+    on their starting rungs. There are none in a frugal run, which may never be filled."""
+    if state.run.frugal:
+        return
+    schedule, deeper = state.schedule, state.coming
     for bracket in deeper.brackets:
         known = schedule.start_size(bracket) if bracket <= schedule.top else 0
         for index in range(known, deeper.start_size(bracket)):
@@ -42,14 +45,14 @@ def jobs_ahead(state: State) -> Iterator[JobKey]:
 
 
 def is_ready(state: State, bracket: int, index: int, rung: int) -> bool:
-    """Whether a job can be handed out now: for the current run, or ahead of the next one."""
+    """Whether a job can be handed out now: for the current run, or ahead of the next full one."""
     key = bracket, index, rung
     if bracket < 0 or index < 0:
         return False
     if not state.is_ahead(bracket, index):
         open_now = is_open(state, bracket, index, rung)
         return open_now and index not in state.fronts[bracket].running
-    deeper = state.schedule.deepened()
+    deeper = state.coming
     wanted = rung == bracket <= deeper.top and index < deeper.start_size(bracket)
     return wanted and key not in state.ahead.running and key not in state.ahead.results
 
@@ -80,13 +83,15 @@ def open_jobs(state: State) -> int:
 
 
 def failed_jobs(state: State) -> Iterator[JobKey]:
-    """The failed evaluations of the current run on rungs that are not decided yet, and those ahead
-    of the next one. Failures elsewhere stay what they are."""
+    """The failed evaluations of the current run on rungs that are not decided yet (all of a frugal
+    run, while it is not done), and those ahead of the next one. Failures elsewhere stay what they
+    are."""
     for key, told in state.ahead.results.items():
         if told.loss is None and told.origin is None:
             yield key
+    undone = state.run.frugal and not is_done(state)
     for bracket, front in enumerate(state.fronts):
-        if front.open:
+        if front.open or undone:
             for index, told in state.results[bracket, front.rung].items():
                 if told.loss is None and told.run == state.run.number and told.origin is None:
                     yield bracket, index, front.rung
@@ -97,23 +102,62 @@ def is_done(state: State) -> bool:
     return not any(front.waiting or front.running for front in state.fronts)
 
 
-def deepened(state: State, to: Budget | None) -> Schedule:
+def deepened(state: State, strategy: str, to: Budget | None) -> Schedule | None:
     """The schedule that deepening to a max_budget leads to, `max_budget * eta` by default.
 
-    It is the current one when this study has already been there, so that scripts can be
-    repeated.
+    It is None when there is nothing to do, because this study has already been there, so that
+    scripts can be repeated. The current one is filled when only a frugal run has been there.
     """
     schedule = state.schedule
-    if to is None:
-        return schedule.deepened()
-    rung = schedule.rung_of(to, "to")
+    rung = schedule.top + 1 if to is None else schedule.rung_of(to, "to")
     if rung is not None and rung > schedule.top:
+        if strategy == FRUGAL:
+            _check_frugal(state, rung)
         return schedule.deepened(rung - schedule.top)
-    if rung in {run.schedule.top for run in state.runs}:
+    if rung == schedule.top and state.run.frugal and strategy != FRUGAL:
         return schedule
+    if to is not None and rung not in {run.schedule.top for run in state.runs}:
+        raise _not_on_the_way(state, to)
+    return None
+
+
+def _check_frugal(state: State, rung: int) -> None:
+    """Raise if a frugal deepening cannot lead to a rung above the top."""
+    schedule = state.schedule
+    if rung > schedule.top + 1:
+        here, wanted = (as_number(schedule.budget(each)) for each in (schedule.top + 1, rung))
+        raise BudgetError(
+            "to",
+            wanted,
+            f"frugal deepening goes up one rung at a time. Deepen to {here}, run that, and go on "
+            "from there; or choose another strategy.",
+        )
+    if is_done(state) and not state.frugal_contest()[0]:
+        raise InputError(
+            f"frugal deepening has nobody to send on: every evaluation with the budget "
+            f"{as_number(schedule.max_budget)} failed. Choose another strategy, which draws new "
+            "configs too."
+        )
+
+
+def options(state: State) -> list[tuple[str, Schedule]]:
+    """Every way to go on from a run that is done, with where it leads: to fill the level of a
+    frugal run, then one level deeper. None that is refused is among them."""
+    found = []
+    for to in (state.schedule.max_budget, None):
+        for strategy in NAMES:
+            with suppress(InputError):  # it would be too large, or has nobody to send on
+                schedule = deepened(state, strategy, to)
+                if schedule is not None:
+                    found.append((strategy, schedule))
+    return found
+
+
+def _not_on_the_way(state: State, to: Budget) -> BudgetError:
+    schedule = state.schedule
     reached = ", ".join(str(as_number(run.schedule.max_budget)) for run in state.runs)
     valid = _nearest_deepenings(schedule, read_budget("to", to))
-    raise BudgetError(
+    return BudgetError(
         "to",
         to,
         f"max_budget grows by whole powers of eta, {schedule.eta}: the nearest to go to are "

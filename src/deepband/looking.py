@@ -21,11 +21,11 @@ from deepband.drawing import Drawer
 from deepband.errors import SmallSpaceWarning, UnfinishedError
 from deepband.plots import Plots
 from deepband.records import Evaluation
-from deepband.schedule import Budget, as_number
+from deepband.schedule import Budget, Schedule, as_number
 from deepband.space import Space
 from deepband.state import State
 from deepband.storage import SqliteStorage, Storage
-from deepband.strategies import strategy_named
+from deepband.strategies import check_name
 from deepband.texts import html_table
 
 if TYPE_CHECKING:
@@ -162,12 +162,15 @@ class Looking:
         """Every evaluation as a row of a Polars frame: the columns of the csv export, typed."""
         return frames.to_polars(self._state)
 
-    def retraining_cost(self) -> Fraction:
-        """The most that the next deepening may train again for want of checkpoints; nothing if the
-        objective never saved any."""
+    def retraining_cost(
+        self, strategy: str = "preserving", schedule: Schedule | None = None
+    ) -> Fraction:
+        """The most that the next deepening, or that to a schedule, may train again for want of
+        checkpoints; nothing if the objective never saved any."""
         if (not self.lasts and "files" not in vars(self)) or not self.checkpoints.folder.is_dir():
             return Fraction(0)
-        return retraining_cost(self._state, set(self.checkpoints.kept()))
+        kept = set(self.checkpoints.kept())
+        return retraining_cost(self._state, kept, strategy, schedule)
 
     def explain(self, bracket: int, index: int) -> tuple[explaining.Verdict, ...]:
         """Why a config was or was not promoted, on each rung of each run."""
@@ -191,10 +194,11 @@ class Looking:
 
     def quote(self, strategy: str = "preserving", to: Budget | None = None) -> quoting.Quote:
         """What deepening would re-use, add and cost, before anything is spent."""
-        strategy_named(strategy)
+        check_name(strategy)
         self._check_done("quote a deepening")
-        quote = quoting.quote(self._state, strategy, hyperband.deepened(self._state, to))
-        return replace(quote, retraining=self.retraining_cost())
+        schedule = hyperband.deepened(self._state, strategy, to)
+        quote = quoting.quote(self._state, strategy, schedule)
+        return replace(quote, retraining=self.retraining_cost(strategy, schedule))
 
     def _check_done(self, action: str) -> None:
         if not self.done:

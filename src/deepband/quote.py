@@ -2,7 +2,8 @@
 
 `efficient` fills only the free places, and how many are free does not depend on any loss: its
 price is exact. It is also the least that the other two can cost; the most they can cost is
-bounded by the configs that could still arrive on a rung without having been there.
+bounded by the configs that could still arrive on a rung without having been there. Whom `frugal`
+sends on is known before it starts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from fractions import Fraction
 
 from deepband.schedule import Cell, Schedule, as_number
 from deepband.state import State
+from deepband.strategies import FRUGAL
 from deepband.texts import html_table
+
+OUTSIDE = "outside the paper's guarantees"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class Price:
     fresh: Fraction
     """What one fresh run at the new max_budget would cost."""
     scratch: Fraction
-    """What all runs, those so far and the new one, would cost if each started from scratch."""
+    """What a fresh run at each max_budget, those so far and the new one, would cost in all."""
 
     @property
     def of_fresh(self) -> tuple[float, float]:
@@ -61,10 +65,12 @@ class Quote:
     """Training continues from the rung below, and an evaluation pays the difference."""
     retraining: Fraction = Fraction(0)
     """The most that may be trained again because checkpoints were not kept or are gone."""
+    fills: bool = False
+    """Whether it fills the level of a frugal run, with the same max_budget."""
 
     @property
     def exact(self) -> bool:
-        """Whether the bounds are equal, as they are for `efficient`."""
+        """Whether the bounds are equal, as they are for `efficient` and `frugal`."""
         return self.cost.low == self.cost.high
 
     def __str__(self) -> str:
@@ -77,8 +83,11 @@ class Quote:
     @property
     def title(self) -> str:
         """What is quoted, in a line."""
+        if self.fills:
+            return f"filling {self.strategy!r}, max_budget {self.max_budget:.10g}"
         budgets = f"max_budget {self.old_max_budget:.10g} to {self.max_budget:.10g}"
-        return f"deepening {self.strategy!r}, {budgets}"
+        mark = f" ({OUTSIDE})" if self.strategy == FRUGAL else ""
+        return f"deepening {self.strategy!r}, {budgets}{mark}"
 
     def lines(self) -> list[tuple[str, str]]:
         """What it re-uses, adds and costs: names and texts."""
@@ -101,41 +110,75 @@ class Quote:
         return lines
 
 
-def quote(state: State, strategy: str, schedule: Schedule) -> Quote:
-    """The price of deepening a finished run to a schedule (its own one costs nothing)."""
-    known = _known(state) if schedule != state.schedule else _told(state)
+def quote(state: State, strategy: str, schedule: Schedule | None) -> Quote:
+    """The price of deepening a finished run to a schedule, which is its own if a frugal run is
+    filled; None for what does nothing."""
+    if schedule is None:
+        return _quote_nothing(state, strategy)
+    if strategy == FRUGAL:
+        return _quote_frugal(state, schedule)
+    known = _told(state) + Counter((bracket, rung) for bracket, _, rung in state.ahead.results)
     least = _least(schedule, known)
     most = least if strategy == "efficient" else _most(schedule, known)
-    if schedule == state.schedule:
-        least = most = dict.fromkeys(schedule.cells(), 0)
-    old_configs = min(schedule.configs, state.schedule.configs + len(state.ahead.results))
-    total = sum(known.values())
+    old_configs = min(schedule.configs, state.full.schedule.configs + len(state.ahead.results))
     return Quote(
         strategy=strategy,
         old_max_budget=as_number(state.schedule.max_budget),
         max_budget=as_number(schedule.max_budget),
         configs_reused=old_configs,
         configs_new=schedule.configs - old_configs,
-        evaluations_known=total,
+        evaluations_known=sum(known.values()),
         evaluations_reused=_reused(schedule, known, most, strategy),
         evaluations_new=(sum(least.values()), sum(most.values())),
-        cost=_price(state, schedule, known, least, most, resumed=False),
-        cost_resumed=_price(state, schedule, known, least, most, resumed=True),
+        cost=_price(state, schedule, least, most, ahead=True, resumed=False),
+        cost_resumed=_price(state, schedule, least, most, ahead=True, resumed=True),
+        fills=schedule == state.schedule,
     )
 
 
-def _known(state: State) -> dict[Cell, int]:
-    """How many evaluations there are in each cell, those ahead of the next run included."""
-    return _told(state) + Counter((bracket, rung) for bracket, _, rung in state.ahead.results)
+def _quote_frugal(state: State, schedule: Schedule) -> Quote:
+    """Exact: who goes on is known, and what it is decided by is all that is re-used."""
+    order, places = state.frugal_contest()
+    going = Counter((bracket, schedule.top) for bracket, _ in order[:places])
+    top = state.schedule.top
+    looked_at = sum(len(state.results[bracket, top]) for bracket in range(top + 1))
+    return Quote(
+        strategy=FRUGAL,
+        old_max_budget=as_number(state.schedule.max_budget),
+        max_budget=as_number(schedule.max_budget),
+        configs_reused=going.total(),
+        configs_new=0,
+        evaluations_known=_told(state).total(),
+        evaluations_reused=(looked_at, looked_at),
+        evaluations_new=(going.total(), going.total()),
+        cost=_price(state, schedule, going, going, ahead=False, resumed=False),
+        cost_resumed=_price(state, schedule, going, going, ahead=False, resumed=True),
+    )
 
 
-def _paid(state: State, known: Mapping[Cell, int], schedule: Schedule) -> Counter[Cell]:
-    """The evaluations among those known that this study made itself: others cost it nothing."""
+def _quote_nothing(state: State, strategy: str) -> Quote:
+    """Where the study has been: all is re-used, and nothing is new."""
+    schedule, known = state.schedule, _told(state).total()
+    return Quote(
+        strategy=strategy,
+        old_max_budget=as_number(schedule.max_budget),
+        max_budget=as_number(schedule.max_budget),
+        configs_reused=state.full.schedule.configs,
+        configs_new=0,
+        evaluations_known=known,
+        evaluations_reused=(known, known),
+        evaluations_new=(0, 0),
+        cost=_price(state, schedule, {}, {}, ahead=False, resumed=False),
+        cost_resumed=_price(state, schedule, {}, {}, ahead=False, resumed=True),
+    )
+
+
+def _paid(state: State, ahead: bool) -> Counter[Cell]:
+    """The evaluations that this study made itself, in each cell: others cost it nothing."""
     told = [each for results in state.results.values() for each in results.values()]
-    if schedule != state.schedule:
+    if ahead:
         told += state.ahead.results.values()
-    foreign = Counter((each.bracket, each.rung) for each in told if each.origin is not None)
-    return Counter(known) - foreign
+    return Counter((each.bracket, each.rung) for each in told if each.origin is None)
 
 
 def _told(state: State) -> Counter[Cell]:
@@ -177,24 +220,22 @@ def _reused(
 def _price(
     state: State,
     schedule: Schedule,
-    known: Mapping[Cell, int],
     least: Mapping[Cell, int],
     most: Mapping[Cell, int],
     *,
+    ahead: bool,
     resumed: bool,
 ) -> Price:
     def cost(counts: Mapping[Cell, int]) -> Fraction:
         return schedule.cost_resumed_of(counts) if resumed else schedule.cost_of(counts)
 
-    runs = [run.schedule for run in state.runs]
-    if schedule != state.schedule:
-        runs.append(schedule)
+    levels = {schedule, *(run.schedule for run in state.runs)}
     return Price(
         low=cost(least),
         high=cost(most),
-        spent=cost(_paid(state, known, schedule)),
+        spent=cost(_paid(state, ahead)),
         fresh=cost(schedule.counts()),
-        scratch=sum((cost(run.counts()) for run in runs), Fraction(0)),
+        scratch=sum((cost(level.counts()) for level in levels), Fraction(0)),
     )
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 
 from deepband.errors import read_index
 from deepband.facts import JobFinished
 from deepband.records import Evaluation
+from deepband.runs import Run
 from deepband.schedule import Cell, Schedule, as_number
-from deepband.state import Run, State
+from deepband.state import State
 from deepband.texts import table
 
 
@@ -47,12 +48,18 @@ class Plan:
     evaluations: int
     cost: Fraction
     cost_resumed: Fraction
+    places: Mapping[Cell, int]
+    """How many configs are in each (bracket, rung); in a frugal run, where there are any."""
+
+    def sizes(self, bracket: int) -> list[int]:
+        """The places of a bracket on each of its rungs, from its starting rung up."""
+        return [self.places.get((bracket, rung), 0) for rung in self.schedule.rungs(bracket)]
 
     def __str__(self) -> str:
         rungs = range(self.schedule.top + 1)
         rows = [["rung", *map(str, rungs)], ["budget", *(f"{b:.6g}" for b in self.budgets)]]
         for bracket in self.schedule.brackets:
-            sizes = [""] * bracket + [str(size) for size in self.schedule.sizes(bracket)]
+            sizes = [""] * bracket + [str(size or "") for size in self.sizes(bracket)]
             rows.append([f"bracket {bracket}", *sizes])
         total = (
             f"{self.configs} configs, {self.evaluations} evaluations, cost "
@@ -63,18 +70,26 @@ class Plan:
 
 
 def plan(state: State) -> Plan:
-    return plan_of(state.schedule, state.created.integer_budgets)
+    run, whole = state.run, state.created.integer_budgets
+    return _plan(run.schedule, run.counts(), whole) if run.frugal else plan_of(run.schedule, whole)
 
 
 def plan_of(schedule: Schedule, whole: bool = False) -> Plan:
     """The plan of a schedule; with `whole`, jobs carry floored budgets."""
+    return replace(_plan(schedule, schedule.counts(), whole), configs=schedule.configs)
+
+
+def _plan(schedule: Schedule, places: Mapping[Cell, int], whole: bool) -> Plan:
+    """That of so many configs in each cell, none of them in two cells."""
+    count = sum(places.values())
     return Plan(
         schedule=schedule,
         budgets=schedule.job_budgets(whole),
-        configs=schedule.configs,
-        evaluations=schedule.evaluations,
-        cost=schedule.cost,
-        cost_resumed=schedule.cost_resumed,
+        configs=count,
+        evaluations=count,
+        cost=schedule.cost_of(places),
+        cost_resumed=schedule.cost_resumed_of(places),
+        places=MappingProxyType(dict(places)),
     )
 
 
@@ -219,17 +234,19 @@ def _cell_status(state: State, bracket: int, rung: int) -> CellStatus:
         rung=rung,
         budget=state.run.budgets[rung],
         evaluated=len(arrived & state.results[bracket, rung].keys()),
-        places=len(arrived) or state.schedule.places(bracket, rung),
+        places=len(arrived) or state.run.places(bracket, rung),
     )
 
 
 def grid(status: Status) -> list[list[str]]:
-    """How far each rung of each bracket is, as texts: a header, then budgets and brackets."""
+    """How far each rung of each bracket is, as texts: a header, then budgets and brackets. A cell
+    that a frugal run does not touch is empty."""
     budgets = {cell.rung: cell.budget for cell in status.cells}
     lines = [["rung", *(str(rung) for rung in budgets)]]
     lines.append(["budget", *(f"{budget:.6g}" for budget in budgets.values())])
     for bracket in budgets:
-        row = {c.rung: f"{c.evaluated}/{c.places}" for c in status.cells if c.bracket == bracket}
+        cells = [cell for cell in status.cells if cell.bracket == bracket and cell.places]
+        row = {cell.rung: f"{cell.evaluated}/{cell.places}" for cell in cells}
         lines.append([f"bracket {bracket}", *(row.get(rung, "") for rung in budgets)])
     return lines
 

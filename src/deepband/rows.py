@@ -50,8 +50,10 @@ class Mark(NamedTuple):
 
 
 def cells(state: State) -> list[CellRow]:
-    """Every rung of every bracket of the current schedule."""
-    return [_cell(state, bracket, rung) for bracket, rung in state.schedule.cells()]
+    """Every rung of every bracket on which anybody is, was or will be: all of the current schedule,
+    but after a frugal run."""
+    found = (_cell(state, bracket, rung) for bracket, rung in state.schedule.cells())
+    return [cell for cell in found if cell.configs]
 
 
 def _cell(state: State, bracket: int, rung: int) -> CellRow:
@@ -63,7 +65,7 @@ def _cell(state: State, bracket: int, rung: int) -> CellRow:
         bracket=bracket,
         rung=rung,
         budget=state.run.budgets[rung],
-        configs=max(len(results) + waiting, state.schedule.places(bracket, rung)),
+        configs=max(len(results) + waiting, state.run.places(bracket, rung)),
         evaluated=tuple(runs[run.number] for run in state.runs),
         failed=[told.loss for told in results.values()].count(None),
         promoted=len(_above(state, bracket, rung)),

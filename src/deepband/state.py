@@ -3,17 +3,16 @@
 `State.apply` is the only thing that changes a state, and what it leads to depends on the facts
 alone, not on the order in which the results of a run arrived. In each bracket of the current
 run a `Front` climbs: when the last config that arrived on its rung is evaluated, the run's
-strategy says who arrives on the next one.
+strategy says who arrives on the next one. In a frugal run every front is on the top rung.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from itertools import groupby
-from operator import attrgetter, itemgetter, neg
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from deepband.errors import FactError
@@ -22,7 +21,6 @@ from deepband.facts import (
     ConfigsDrawn,
     Fact,
     JobFinished,
-    JobKey,
     JobReleased,
     JobsReopened,
     JobsStarted,
@@ -30,90 +28,26 @@ from deepband.facts import (
     RunStarted,
     StudyCreated,
 )
+from deepband.runs import Ahead, Front, Run
 from deepband.schedule import Cell, Schedule
-from deepband.strategies import NOBODY, Contest, discarding, promoted, strategy_named
-
-
-@dataclass(slots=True)
-class Run:
-    """One pass at one max_budget, and who arrived on which rung in it so far."""
-
-    number: int
-    strategy: str | None
-    schedule: Schedule
-    budgets: tuple[int | float, ...]
-    """By rung, as jobs carry them."""
-    before: dict[Cell, frozenset[int]]
-    """Who had been evaluated on which rung of which bracket when it began."""
-    arrived: dict[Cell, frozenset[int]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Front:
-    """The rung that a bracket has reached in the current run, and who is not yet evaluated."""
-
-    rung: int
-    waiting: list[int] = field(default_factory=list)
-    """Not handed out; descending, so that the next one is cheap to take."""
-    running: set[int] = field(default_factory=set)
-    """Handed out and not told."""
-
-    @property
-    def open(self) -> int:
-        return len(self.waiting) + len(self.running)
-
-    def is_open(self, index: int) -> bool:
-        return index in self.running or self._position(index) is not None
-
-    def start(self, indices: list[int]) -> None:
-        if indices == self.waiting[::-1]:  # all of them, as is usual when many are handed out
-            self.waiting.clear()
-        else:
-            for index in indices:
-                self._withdraw(index)
-        self.running.update(indices)
-
-    def release(self, index: int) -> None:
-        self.running.remove(index)
-        self.reopen(index)
-
-    def reopen(self, index: int) -> None:
-        insort(self.waiting, index, key=neg)
-
-    def finish(self, index: int) -> None:
-        if index in self.running:
-            self.running.remove(index)
-        else:
-            self._withdraw(index)
-
-    def _withdraw(self, index: int) -> None:
-        if self.waiting and self.waiting[-1] == index:
-            self.waiting.pop()
-        else:
-            position = self._position(index)
-            if position is None:
-                raise FactError(f"index {index} does not wait on rung {self.rung}")
-            del self.waiting[position]
-
-    def _position(self, index: int) -> int | None:
-        position = bisect_left(self.waiting, -index, key=neg)
-        found = position < len(self.waiting) and self.waiting[position] == index
-        return position if found else None
-
-
-@dataclass(slots=True)
-class Ahead:
-    """New configs of the next run on their starting rungs, before that run has started: any of the
-    strategies needs them all, whatever the losses are."""
-
-    running: set[JobKey] = field(default_factory=set)
-    results: dict[JobKey, JobFinished] = field(default_factory=dict)
+from deepband.strategies import (
+    FRUGAL,
+    NOBODY,
+    Contest,
+    Place,
+    discarding,
+    frugal,
+    promoted,
+    strategy_named,
+)
 
 
 class State:
     """The fold of a study's facts: made empty, changed by `apply` alone."""
 
     created: StudyCreated
+    full: Run
+    """The last run that is not frugal: it has every place of its schedule."""
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self.objective: str | None = None
@@ -137,6 +71,7 @@ class State:
         other = State()
         other.created, other.objective = self.created, self.objective
         other.runs = [replace(run, arrived=dict(run.arrived)) for run in self.runs]
+        other.full = other.runs[self.full.number]
         other.fronts = [
             Front(front.rung, sorted([*front.waiting, *front.running], reverse=True))
             for front in self.fronts
@@ -163,9 +98,14 @@ class State:
         """The schedule of the current run."""
         return self.runs[-1].schedule
 
+    @property
+    def coming(self) -> Schedule:
+        """The smallest schedule that the next full run can have."""
+        return self.schedule if self.run.frugal else self.schedule.deepened()
+
     def is_ahead(self, bracket: int, index: int) -> bool:
-        """Whether a config belongs to the next run, not to the current one."""
-        schedule = self.schedule
+        """Whether a config belongs to the next full run, not to any so far."""
+        schedule = self.full.schedule
         return bracket > schedule.top or index >= schedule.start_size(bracket)
 
     def is_decided(self, bracket: int, rung: int) -> bool:
@@ -181,6 +121,18 @@ class State:
             run.before.get((bracket, rung), NOBODY),
             run.before.get((bracket, rung + 1), NOBODY),
         )
+
+    def frugal_contest(self, run: Run | None = None) -> tuple[list[Place], int]:
+        """Who competes over all brackets, best first, and for how many places of the new top rung:
+        in a frugal run, or should the current one, which is done, be deepened so."""
+        known: Mapping[Cell, Collection[int]] = run.before if run else self.results
+        top = run.schedule.top - 1 if run else self.schedule.top
+        losses = {
+            (bracket, index): self.results[bracket, top][index].loss
+            for bracket in range(top + 1)
+            for index in known[bracket, top]
+        }
+        return frugal(losses, self.schedule.eta)
 
     def result(self, bracket: int, index: int, rung: int) -> JobFinished | None:
         """An evaluation, of any run or ahead of the next one; None when it is not made."""
@@ -202,28 +154,52 @@ class State:
         self.objective = fact.objective
 
     def _run_started(self, fact: RunStarted) -> None:
-        created = self.created
-        if self.runs:
-            schedule = self.schedule.deepened()
-            while schedule.max_budget < fact.max_budget:
-                schedule = schedule.deepened()
-            if schedule.max_budget != fact.max_budget:
-                raise FactError(f"{fact} does not deepen {self.run}")
-        else:
-            schedule = Schedule.of(created.eta, created.min_budget, created.max_budget)
-        budgets = schedule.job_budgets(created.integer_budgets)
+        schedule = self._schedule_of(fact)
+        budgets = schedule.job_budgets(self.created.integer_budgets)
         before = {cell: frozenset(results) for cell, results in self.results.items()}
-        self.runs.append(Run(fact.run, fact.strategy, schedule, budgets, before))
+        run = Run(fact.run, fact.strategy, schedule, budgets, before)
+        self.runs.append(run)
         for cell in schedule.cells():
             self.results.setdefault(cell, {})
         self.configs.extend([] for _ in range(len(self.configs), schedule.top + 1))
         self.fronts = [Front(bracket) for bracket in schedule.brackets]
+        if run.frugal:
+            self._send_up_the_best(run)
+        else:
+            self.full = run
+            self._take_in_what_is_ahead()
+            for bracket in schedule.brackets:
+                self._arrive(bracket, bracket, frozenset(range(schedule.start_size(bracket))))
+
+    def _schedule_of(self, fact: RunStarted) -> Schedule:
+        """That of a run which starts: a larger one, or the current one which it fills."""
+        created, frugally = self.created, fact.strategy == FRUGAL
+        if not self.runs:
+            if frugally:
+                raise FactError(f"{fact} has nothing to go on from")
+            return Schedule.of(created.eta, created.min_budget, created.max_budget)
+        schedule = self.schedule if self.run.frugal and not frugally else self.schedule.deepened()
+        while schedule.max_budget < fact.max_budget and not frugally:
+            schedule = schedule.deepened()
+        if schedule.max_budget != fact.max_budget:
+            raise FactError(f"{fact} does not deepen {self.run}")
+        return schedule
+
+    def _send_up_the_best(self, run: Run) -> None:
+        """Let those arrive on the new top rung whom frugal deepening sends there."""
+        order, places = self.frugal_contest(run)
+        for bracket in run.schedule.brackets:
+            chosen = frozenset(index for of, index in order[:places] if of == bracket)
+            self._arrive(bracket, run.schedule.top, chosen)
+
+    def _take_in_what_is_ahead(self) -> None:
+        """Let results ahead be those of the run that starts."""
         ahead, self.ahead = self.ahead.results, Ahead()
         for (bracket, index, rung), told in ahead.items():
-            self.results[bracket, rung][index] = told
-            self._follow_leader(told)
-        for bracket in schedule.brackets:
-            self._arrive(bracket, bracket, frozenset(range(schedule.start_size(bracket))))
+            # After a frugal run, it is not the one that was the next.
+            fact = told._replace(run=self.run.number)
+            self.results[bracket, rung][index] = fact
+            self._follow_leader(fact)
 
     def _configs_drawn(self, fact: ConfigsDrawn) -> None:
         self.configs.extend([] for _ in range(len(self.configs), fact.bracket + 1))
@@ -254,7 +230,8 @@ class State:
 
     def _job_finished(self, fact: JobFinished) -> None:
         bracket, index, rung, run = fact[:4]
-        if run != self.runs[-1].number:
+        current = self.runs[-1]
+        if run != current.number or (current.frugal and self.is_ahead(bracket, index)):
             self._finished_ahead(fact)
             return
         front = self.fronts[bracket]
@@ -281,7 +258,8 @@ class State:
     def _finished_ahead(self, fact: JobFinished) -> None:
         bracket, index, rung, run = fact[:4]
         key = bracket, index, rung
-        fits = run == self.run.number + 1 and rung == bracket and self.is_ahead(bracket, index)
+        next_ones = range(self.full.number + 1, self.run.number + 2)
+        fits = run in next_ones and rung == bracket and self.is_ahead(bracket, index)
         if not fits or key in self.ahead.results:
             raise FactError(f"{fact} fits neither run {self.run.number} nor the next one")
         self.ahead.running.discard(key)

@@ -8,16 +8,21 @@ All three are asked the same question, on one rung of one bracket in one run:
 
 and give the same kind of answer: who goes up in any case, and who competes for the places
 that are left. In the first run `before` and `above` are empty and all three are Hyperband.
+
+`frugal` is a fourth way to deepen, outside the paper and without its guarantees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from deepband.errors import UnknownNameError
 
 Indices: TypeAlias = Set[int]
+Place: TypeAlias = tuple[int, int]
+"""A config by its (bracket, index)."""
+Who = TypeVar("Who", int, Place)
 NOBODY: frozenset[int] = frozenset()
 
 
@@ -53,10 +58,26 @@ STRATEGIES: dict[str, Strategy] = {
     "preserving": preserving,
     "efficient": efficient,
 }
+FRUGAL = "frugal"
+NAMES = (*STRATEGIES, FRUGAL)
+"""All ways to deepen: those of the paper, and the one outside it."""
+
+
+def frugal(losses: Mapping[Place, float | None], eta: int) -> tuple[list[Place], int]:
+    """Outside the paper: one contest over all brackets, of everyone evaluated on the top rung, to
+    go to the new one. Who competes, best first, and for how many places; failures never go."""
+    good = {place for place, loss in losses.items() if loss is not None}
+    return ranked(good, losses), -(-len(losses) // eta)
+
+
+def check_name(name: str) -> None:
+    """Raise for a name that is no way to deepen."""
+    if not isinstance(name, str) or name not in NAMES:
+        raise UnknownNameError("strategy", name, NAMES)
 
 
 def strategy_named(name: str) -> Strategy:
-    """The strategy of this name."""
+    """The paper's strategy of this name."""
     if not isinstance(name, str) or name not in STRATEGIES:
         raise UnknownNameError("strategy", name, STRATEGIES)
     return STRATEGIES[name]
@@ -68,10 +89,11 @@ def promoted(contest: Contest, losses: Mapping[int, float | None], places: int) 
     return frozenset(contest.kept).union(best)
 
 
-def ranked(pool: Indices, losses: Mapping[int, float | None]) -> list[int]:
-    """Best first: finite losses, then +inf, then failures; a tie goes to the smaller index."""
-    told = [(loss, index) for index in pool if (loss := losses[index]) is not None]
+def ranked(pool: Set[Who], losses: Mapping[Who, float | None]) -> list[Who]:
+    """Best first: finite losses, then +inf, then failures; a tie goes to the smaller index, or
+    bracket, then index."""
+    told = [(loss, who) for who in pool if (loss := losses[who]) is not None]
     told.sort()
     if len(told) == len(pool):
-        return [index for _, index in told]
-    return [index for _, index in told] + sorted(i for i in pool if losses[i] is None)
+        return [who for _, who in told]
+    return [who for _, who in told] + sorted(who for who in pool if losses[who] is None)

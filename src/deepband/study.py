@@ -30,7 +30,7 @@ from deepband.results import read_result
 from deepband.running import run_jobs
 from deepband.schedule import Budget
 from deepband.storage import MemoryStorage, state_of
-from deepband.strategies import strategy_named
+from deepband.strategies import check_name
 
 if TYPE_CHECKING:
     from deepband.executors.choosing import Given
@@ -121,7 +121,8 @@ class Study(Looking):
         """Let a config of yours take the next place of a bracket that is not drawn yet, and return
         that (bracket, index). No other draw changes.
 
-        It is evaluated in the current run if that has such a place, else after the next deepening.
+        It is evaluated in the current run if that has such a place, else after the next deepening
+        (a frugal one has no new places).
         """
         self.lock()
         place = free_place(self._state, read_index("bracket", bracket, len(self._state.fronts)))
@@ -277,11 +278,16 @@ class Study(Looking):
 
         What was evaluated is re-used. `to` may be any max_budget * eta**j; one where this study
         has already been does nothing, so that a script can be run again.
+
+        "discarding", "preserving" and "efficient" are the paper's. "frugal" is not, and has none
+        of its guarantees: it draws nothing and only sends the best of the top rung up by one, for
+        about a tenth of the price. One of the others, with `to` the max_budget that was reached
+        so, then fills that level.
         """
-        strategy_named(strategy)
+        check_name(strategy)
         self.lock()
-        schedule = hyperband.deepened(self._state, to)
-        if schedule == self._state.schedule:
+        schedule = hyperband.deepened(self._state, strategy, to)
+        if schedule is None:
             return
         self._check_done("deepen")
         number = self._state.run.number + 1
@@ -318,7 +324,7 @@ class Study(Looking):
         self._record([*self._drawer.missing(self._state, keys), JobsStarted(tuple(keys))])
         configs, budgets, study = state.configs, state.run.budgets, state.created.study
         if max(keys)[0] >= len(budgets):  # ahead, in the next run's new bracket
-            budgets = state.schedule.deepened().job_budgets(state.created.integer_budgets)
+            budgets = state.coming.job_budgets(state.created.integer_budgets)
         return [
             Job(bracket, index, rung, budgets[rung], dict(configs[bracket][index]), study)
             for bracket, index, rung in keys

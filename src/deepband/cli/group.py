@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import deepband
-from deepband.strategies import STRATEGIES
+from deepband.strategies import NAMES
 from deepband.texts import printable
 
 USAGE, HELD, INTERRUPTED = 2, 75, 130
@@ -67,10 +67,10 @@ def deepening_options(command: Command) -> Command:
     how_far = click.option("--to", type=BUDGET, help="The new max_budget.  [default: eta times it]")
     who = click.option(
         "--strategy",
-        type=click.Choice(list(STRATEGIES)),
+        type=click.Choice(list(NAMES)),
         default="preserving",
         show_default=True,
-        help="Who goes up a rung.",
+        help="Who goes up a rung; frugal is outside the paper's guarantees.",
     )
     return who(how_far(command))
 

@@ -60,7 +60,7 @@ def plan(
         if forecasts:
             say("\n" + describe_forecasts(forecasts))
         return
-    sizes = {bracket: planned.schedule.sizes(bracket) for bracket in planned.schedule.brackets}
+    sizes = {bracket: planned.sizes(bracket) for bracket in planned.schedule.brackets}
     say_json(
         {
             "budgets": planned.budgets,

@@ -23,6 +23,8 @@ from deepband.cli.loading import load_objective, load_space
 from deepband.cli.progress import Progress
 from deepband.cli.text import describe, say, say_json
 from deepband.errors import InputError
+from deepband.quote import OUTSIDE
+from deepband.strategies import FRUGAL
 from deepband.study import Study
 
 
@@ -130,6 +132,8 @@ def deepen(study: Path, strategy: str, to: float | None) -> None:
             say(f"nothing to do: the study has been at {to}")
             return
         say(f"run {before}, {strategy}, max_budget {opened.max_budget}: deepband run {study}")
+        if strategy == FRUGAL:
+            say(f"{OUTSIDE}; --to {opened.max_budget} with another strategy fills this level later")
 
 
 @main.command()

@@ -16,7 +16,7 @@ def config_page(state: State, bracket: int, index: int) -> dict[str, Any] | None
         return None
     rungs = range(bracket, state.schedule.top + 1)
     told = [results[index] for r in rungs if index in (results := state.results[bracket, r])]
-    known = index < state.schedule.start_size(bracket)  # else it is ahead of the next run
+    known = not state.is_ahead(bracket, index)
     return {
         "bracket": bracket,
         "index": index,

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from deepband import hyperband, report, rows
-from deepband.errors import DeepbandError
 from deepband.facts import JobKey
 from deepband.quote import quote
 from deepband.records import Evaluation
 from deepband.schedule import as_number
 from deepband.state import State
-from deepband.strategies import STRATEGIES
 from deepband.texts import brief, printable, shortened
 
 MOST_MARKS = 100
@@ -121,9 +119,5 @@ def _quotes(state: State) -> list[dict[str, Any]]:
     """What each way of deepening would cost; none while the run is not done."""
     if not hyperband.is_done(state):
         return []
-    try:
-        schedule = hyperband.deepened(state, None)
-    except DeepbandError:  # no larger one can be had
-        return []
-    quotes = [quote(state, strategy, schedule) for strategy in STRATEGIES]
+    quotes = [quote(state, *option) for option in hyperband.options(state)]
     return [{"title": printable(each.title), "lines": each.lines()} for each in quotes]

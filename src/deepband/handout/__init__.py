@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import deepband
-from deepband import report, rows
+from deepband import hyperband, report, rows
 from deepband.errors import DeepbandError, InputError
 from deepband.export import kind_of_failure
 from deepband.plots import KINDS, Plots
 from deepband.plots.saving import write
+from deepband.quote import Quote
 from deepband.records import Evaluation
 from deepband.schedule import as_number
-from deepband.strategies import STRATEGIES
 from deepband.study import Study
 from deepband.texts import brief, printable
 
@@ -74,13 +74,19 @@ def _contents(study: Study) -> dict[str, Any]:
         "grid": report.grid(status),
         "plan": report.plan(study.state),
         "runs": study.runs,
-        "quotes": [study.quote(strategy) for strategy in STRATEGIES] if study.done else [],
+        "quotes": _quotes(study),
         "best": study.best,
         "leaders": [_line(each) for each in _leaders(study)],
         "kinds": Counter(kind_of_failure(each) for each in failures).most_common(),
         "failures": [_failure(each) for each in failures[:MOST_FAILURES]],
         "figures": [(kind, _summary(kind), _image(study, kind)) for kind in KINDS],
     }
+
+
+def _quotes(study: Study) -> list[Quote]:
+    """What each way to go on would cost; none while the run is not done."""
+    options = hyperband.options(study.state) if study.done else []
+    return [study.quote(strategy, schedule.max_budget) for strategy, schedule in options]
 
 
 def _leaders(study: Study) -> list[Evaluation]:

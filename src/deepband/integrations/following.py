@@ -41,11 +41,12 @@ class Following:
                     self._waiting.pop(key, None)
 
     def _wait(self, told: Iterable[JobFinished]) -> None:
-        """Let results wait to be logged; those ahead of the next run do so when it starts."""
+        """Let results wait to be logged; those ahead of the next full run do so when it starts."""
         for each in told:
-            if each.run <= self.state.run.number:
+            known = self.state.results.get((each.bracket, each.rung), {}).get(each.index)
+            if known is not None:
                 key = each.bracket, each.index, each.rung
-                self._waiting[key] = report.evaluation(self.state, each)
+                self._waiting[key] = report.evaluation(self.state, known)
 
     def hand_on(self, log: Callable[[list[Evaluation]], None]) -> None:
         """Log what waits, config by config, from the lowest rung up.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deepband.errors import DeepbandError
-from deepband.state import Run, State
+from deepband.runs import Run
+from deepband.state import State
 from deepband.texts import shortened
 
 if TYPE_CHECKING:

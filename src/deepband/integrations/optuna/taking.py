@@ -131,8 +131,9 @@ def replay(study: Study, exported: Exported, placed: Sequence[Placed]) -> list[L
 def _enqueue(study: Study, places: Mapping[Any, Placed], run: int) -> None:
     """Give configs their places, up to the first that is missing: the sampler draws from there."""
     state = study.state
-    for bracket in state.schedule.brackets:
-        for index in range(len(state.configs[bracket]), state.schedule.start_size(bracket)):
+    schedule = state.full.schedule
+    for bracket in schedule.brackets:
+        for index in range(len(state.configs[bracket]), schedule.start_size(bracket)):
             if (bracket, index) not in places:
                 break
             config, finding = places[bracket, index]

@@ -62,7 +62,7 @@ def _evaluations(state: State) -> Iterable[JobFinished]:
 
 def budgets(state: State) -> tuple[int | float, ...]:
     """By rung, as jobs carry them, up to the highest that anything was evaluated on."""
-    schedule = state.schedule.deepened() if state.ahead.results else state.schedule
+    schedule = state.coming if state.ahead.results else state.schedule
     return schedule.job_budgets(state.created.integer_budgets)
 
 
