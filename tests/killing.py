@@ -39,6 +39,8 @@ def main(path: str, ledger: str, workers: int) -> None:
     settings = {} if Path(path).exists() else SETTINGS
     with deepband.open_study(path, **settings) as study:
         study.optimize(train, workers=workers, retries=10**6)
+        study.deepen("frugal", to=81)
+        study.optimize(train, workers=workers, retries=10**6)
         study.deepen("preserving", to=81)
         study.optimize(train, workers=workers, retries=10**6)
 

@@ -234,7 +234,8 @@ def test_the_first_event_is_the_study(server: Server, place: Path) -> None:
     assert overview["status"]["spent"] == study.runs[0].cost
     assert overview["status"]["left"] == 0
     assert [quote["title"] for quote in overview["quotes"]] == [
-        study.quote(strategy).title for strategy in ("discarding", "preserving", "efficient")
+        study.quote(strategy).title
+        for strategy in ("discarding", "preserving", "efficient", "frugal")
     ]
     assert sum(sum(cell["evaluated"]) for cell in overview["cells"]) == len(study.evaluations)
 

@@ -31,7 +31,7 @@ from deepband.export import canonical
 from deepband.forecast import forecast
 from deepband.hyperband import jobs_ahead
 from deepband.schedule import Schedule
-from deepband.strategies import STRATEGIES
+from deepband.strategies import NAMES, STRATEGIES
 from driving import wait_until
 
 SPACE = {"x": (0.0, 1.0)}
@@ -373,9 +373,11 @@ def test_forecasts_of_a_study_that_is_half_done() -> None:
     study.optimize(loss, max_cost=100)
     half, *deepened = forecast(study, 4, 2.0)
     assert half.jobs == study.plan().evaluations - len(study.evaluations)
-    assert [each.run for each in deepened] == [f"deepening {name!r}" for name in STRATEGIES]
+    assert [each.run for each in deepened] == [f"deepening {name!r}" for name in NAMES]
     assert not study.done  # it was only simulated
-    assert min(deepened, key=lambda each: each.jobs).run == "deepening 'efficient'"
+    *paper, frugal = deepened
+    assert min(paper, key=lambda each: each.jobs).run == "deepening 'efficient'"
+    assert frugal.jobs == 3
 
 
 def test_workers_worth_having() -> None:

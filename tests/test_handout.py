@@ -33,7 +33,7 @@ def test_it_tells_everything() -> None:
     assert len(headings) == 7
     assert study.best is not None
     assert f"{study.best.value:.6g}" in outline.text
-    for strategy in ("discarding", "preserving", "efficient"):
+    for strategy in ("discarding", "preserving", "efficient", "frugal"):
         quote = study.quote(strategy)
         assert quote.title in outline.text
         assert all(text in outline.text for _, text in quote.lines())

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import deepband
 import oracle
-from deepband import Job, JobError, Study, UnfinishedError, export
+from deepband import InputError, Job, JobError, Study, UnfinishedError, export
 from deepband.checkpoints import Keep
 from deepband.executors.base import Ended, Executor
 from deepband.facts import JobKey
@@ -37,7 +37,8 @@ class Machine(RuleBasedStateMachine):
         self.study = deepband.open_study(self.path, space={"x": (0.0, 1.0)}, max_budget=4, eta=2)
         self.hand: dict[JobKey, Job] = {}
         self.told: dict[JobKey, object] = {}
-        self.runs: list[str | None] = [None]
+        self.runs: list[tuple[str | None, int]] = [(None, 2)]
+        """Each with its top rung."""
 
     def teardown(self) -> None:
         self.study.close()
@@ -114,15 +115,29 @@ class Machine(RuleBasedStateMachine):
             key = each.bracket, each.index, each.rung
             self.told.setdefault(key, self.result(Job(*key, 0, {})))
 
-    @precondition(lambda self: len(self.runs) < 4)
-    @rule(strategy=st.sampled_from(["discarding", "preserving", "efficient"]))
+    @precondition(lambda self: self.runs[-1][1] < 5)
+    @rule(strategy=st.sampled_from([*oracle.PAPER, "frugal"]))
     def deepen(self, strategy: str) -> None:
         try:
             self.study.deepen(strategy)
         except UnfinishedError:
             assert not self.study.done
             return
-        self.runs.append(strategy)
+        except InputError:
+            top = self.study.state.schedule.top
+            assert all(each.loss is None for each in self.study.evaluations if each.rung == top)
+            return
+        self.runs.append((strategy, self.runs[-1][1] + 1))
+
+    @precondition(lambda self: self.study.done)
+    @rule(strategy=st.sampled_from(oracle.PAPER))
+    def fill(self, strategy: str) -> None:
+        """Where the last run was frugal; else it does nothing."""
+        self.study.deepen(strategy, to=self.study.max_budget)
+        last, top = self.runs[-1]
+        if last == "frugal":
+            self.runs.append((strategy, top))
+        assert len(self.study.runs) == len(self.runs)
 
     @invariant()
     def what_is_known_is_what_was_told(self) -> None:
@@ -145,8 +160,8 @@ class Machine(RuleBasedStateMachine):
             return value if isinstance(value, float) else None
 
         seen: oracle.Cells = {}
-        for number, strategy in enumerate(self.runs):
-            oracle.run(2, 2 + number, strategy, seen, loss)
+        for strategy, top in self.runs:
+            oracle.run(2, top, strategy, seen, loss)
         assert {(b, i, k) for (b, k), who in seen.items() for i in who} == set(self.told)
 
 

@@ -199,7 +199,17 @@ def test_how_parameters_are_shown() -> None:
 
 @pytest.mark.parametrize("failures", [0.0, 0.4])
 @pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("strategies", [[], *([each] for each in STRATEGIES), STRATEGIES])
+@pytest.mark.parametrize(
+    "strategies",
+    [
+        [],
+        *([each] for each in STRATEGIES),
+        STRATEGIES,
+        ["frugal"],
+        ["frugal", "preserving"],
+        ["preserving", "frugal", "efficient"],
+    ],
+)
 def test_an_exported_study_comes_back_as_it_was(
     strategies: list[str], maximize: bool, failures: float
 ) -> None:
@@ -214,6 +224,17 @@ def test_an_exported_study_comes_back_as_it_was(
         one.deepen("preserving")
         finish(one, objective(one, failures))
     assert list(canonical(back.study.state)) == list(canonical(study.state))
+
+
+def test_so_does_one_with_a_level_that_was_filled() -> None:
+    study = deepened(["frugal"], 0.2, max_budget=9)
+    study.deepen("discarding", to=27)
+    finish(study, objective(study, 0.2))
+    back = import_study(export(study, InMemoryStorage()))
+    assert back.left_out == []
+    assert list(canonical(back.study.state)) == list(canonical(study.state))
+    assert [run.strategy for run in back.study.runs] == [None, "frugal", "discarding"]
+    assert [run.cost for run in back.study.runs] == [run.cost for run in study.runs]
 
 
 def test_it_comes_back_through_files(tmp_path: Path) -> None:

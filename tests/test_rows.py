@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepband import Context, Study, rows
+from deepband import Context, Study, hyperband, rows
 from deepband.importance import importance
 from deepband.rows import Axis, CellRow, Deepening, Mark
 from deepband.stability import agreements
 from driving import finish, noisy, open_study
 
-STRATEGIES = st.lists(st.sampled_from(["discarding", "preserving", "efficient"]), max_size=2)
+STRATEGIES = st.lists(
+    st.sampled_from(["discarding", "preserving", "efficient", "frugal"]), max_size=2
+)
 
 
 def deepened(strategies: list[str], seed: int = 0, maximize: bool = False) -> Study:
@@ -23,7 +25,8 @@ def deepened(strategies: list[str], seed: int = 0, maximize: bool = False) -> St
     objective = noisy(seed, failures=0.0 if maximize else 0.2)  # an infinite value is none
     finish(study, objective, random.Random(seed))
     for strategy in strategies:
-        study.deepen(strategy)
+        possible = strategy in dict(hyperband.options(study.state))  # some are left to send on
+        study.deepen(strategy if possible else "preserving")
         finish(study, objective, random.Random(seed))
     return study
 
