@@ -67,10 +67,10 @@ def frugal(eta: int, top: int, seen: Cells, losses: Losses) -> tuple[Cells, Cell
     """The same for a run outside the paper, from the rung below `top` over all brackets."""
     everyone = [(b, i) for b in range(top) for i in sorted(seen.get((b, top - 1), ()))]
     places = (len(everyone) + eta - 1) // eta
-    good = [(b, i) for b, i in everyone if losses(b, i, top - 1) is not None]
-    good.sort(key=lambda place: losses(*place, top - 1))  # stable: by bracket, then index
+    told = [(losses(b, i, top - 1), b, i) for b, i in everyone]
+    good = sorted((loss, b, i) for loss, b, i in told if loss is not None)
     going: Cells = {}
-    for b, i in good[:places]:
+    for _, b, i in good[:places]:
         going.setdefault((b, top), set()).add(i)
     for cell, indices in going.items():
         seen[cell] = set(indices)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ from click.testing import CliRunner
 import deepband
 from deepband import BudgetError, Context, InputError, Study, UnfinishedError, hyperband, rows
 from deepband.cli import main
+from deepband.dashboard.config import config_page
+from deepband.dashboard.overview import overview
 from deepband.executors.simulated import SimulatedExecutor
 from deepband.export import canonical
+from deepband.facts import Fact
 from deepband.forecast import forecast
 from deepband.handout import make_report
+from deepband.integrations.following import Following
 from deepband.observers import history
 from deepband.report import grid, status
 from deepband.state import State
@@ -157,10 +162,12 @@ def test_the_price_is_exact_and_small() -> None:
     )
     assert dict(quote.lines())["re-used"] == "2 configs, 5 of 22 evaluations"
     assert dict(quote.lines())["new"] == "0 configs, 2 evaluations"
-    assert (quote.cost.low, quote.cost_resumed.low) == (54, 36)
+    assert quote.cost.low == 54
+    assert quote.cost_resumed.low == 36
     assert quote.cost.of_fresh[0] == pytest.approx(54 / 423)
     study.deepen("frugal")
-    assert (study.plan().cost, study.plan().cost_resumed) == (54, 36)
+    assert study.plan().cost == 54
+    assert study.plan().cost_resumed == 36
     finish(study, noisy(1))
     fill = study.quote("efficient", to=27)
     assert fill.title == "filling 'efficient', max_budget 27"
@@ -222,6 +229,23 @@ def test_what_is_ahead_waits_for_the_next_full_run(strategy: str, levels: int) -
     again = State(study.storage.load())
     assert again.results == study.state.results
     assert list(canonical(State(history(study.state)))) == list(canonical(study.state))
+
+
+def test_a_worker_that_still_runs_a_job_ahead_may_tell_it(tmp_path: Path) -> None:
+    """Its driver died; the next one deepened frugally meanwhile."""
+    study = frugal(run=False, storage=tmp_path / "a.study")
+    (job,) = study.reserve([(0, 9, 0)])
+    study.tell(job, 0.5)
+    assert study.reserve([(0, 9, 0), (0, 27, 0), (0, 10, 1)]) == []
+    assert list(study.state.ahead.results) == [(0, 9, 0)]
+    check_same(study, tmp_path / "a.study")
+    finish(study, noisy(1))
+    study.deepen("frugal")
+    finish(study, noisy(1))
+    check_same(study, tmp_path / "a.study")
+    study.deepen("preserving", to=81)
+    assert study.state.results[0, 0][9].run == 3
+    check_same(study, tmp_path / "a.study")
 
 
 def test_configs_of_yours_wait_until_there_are_places() -> None:
@@ -304,7 +328,8 @@ def test_training_goes_on_from_the_checkpoint_below(tmp_path: Path) -> None:
     study.deepen("frugal")
     study.optimize(train)
     run = study.runs[-1]
-    assert (run.cost, run.cost_resumed, run.trained) == (54, 36, 36)
+    assert run.cost == 54
+    assert run.cost_resumed == run.trained == 36
     assert {e.resumed_from for e in study.evaluations if e.run == 1} == {2}
     study.deepen("discarding", to=27)
     study.optimize(train)
@@ -376,6 +401,50 @@ def test_every_face_shows_it() -> None:
         *(f"filling {name!r}" for name in STRATEGIES),
         *(f"deepening {name!r}" for name in NAMES),
     ]
+
+
+def test_the_live_page_shows_it() -> None:
+    study = frugal(run=False)
+    shown = json.loads(json.dumps(overview(study.state, frozenset()), allow_nan=False))
+    assert shown["status"]["strategy"] == "frugal"
+    assert (shown["status"]["open"], shown["status"]["left"]) == (2, 54)
+    assert sum(cell["open"] for cell in shown["cells"] if cell["rung"] == 3) == 2
+    assert shown["quotes"] == []
+    finish(study, noisy(1))
+    shown = overview(study.state, frozenset())
+    titles = [quote["title"] for quote in shown["quotes"]]
+    assert titles[:3] == [f"filling {name!r}, max_budget 27" for name in STRATEGIES]
+    assert len(titles) == 7
+    study.enqueue({"x": 0.5})
+    for bracket, index in [(0, 0), (2, 0), (0, 9)]:
+        page = config_page(study.state, bracket, index)
+        assert page is not None
+        assert bool(page["verdicts"]) == (index < 9)
+
+
+def test_who_follows_is_told_what_is_ahead_when_it_counts() -> None:
+    study, following = with_work_ahead(), Following()
+    logged: list[deepband.Evaluation] = []
+    study.observe(Told(following, logged))
+    for strategy in ("frugal", "preserving"):
+        study.deepen(strategy, to=27)
+        study.optimize(lambda config, budget: config["x"] / budget)
+        assert sorted(each[:3] for each in logged) == [each[:3] for each in study.evaluations]
+    assert {(each[:3], each.run) for each in logged} == {
+        (each[:3], each.run) for each in study.evaluations
+    }
+
+
+class Told:
+    """An observer that logs into a list."""
+
+    def __init__(self, following: Following, logged: list[deepband.Evaluation]) -> None:
+        self.following = following
+        self.logged = logged
+
+    def observe(self, facts: Sequence[Fact]) -> None:
+        self.following.follow(facts)
+        self.following.hand_on(self.logged.extend)
 
 
 def test_the_command_line(tmp_path: Path) -> None:

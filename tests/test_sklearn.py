@@ -114,6 +114,20 @@ def test_deepening_reuses_everything(
     assert search.score(X, y) > 0.6
 
 
+def test_a_frugal_look_and_its_fill(tmp_path: Path) -> None:
+    for _ in range(2):  # the script once more
+        search = make(study=tmp_path / "a.study").fit(X, y)
+        search.deepen(X, y, strategy="frugal")
+        search.deepen(X, y, strategy="discarding", max_resources=9)
+        assert search.n_resources_ == [1, 3, 9]
+        assert [run.strategy for run in search.study_.runs] == [None, "frugal", "discarding"]
+    fresh = make(max_resources=9).fit(X, y)
+    arrived = search.study_.state.run.arrived
+    assert arrived == fresh.study_.state.run.arrived
+    with pytest.raises(InputError, match="one rung at a time"):
+        search.deepen(X, y, strategy="frugal", max_resources=81)
+
+
 def test_discarding_ends_as_a_fresh_search_does() -> None:
     deepened = make(strategy="discarding").fit(X, y)
     deepened.deepen(X, y)
