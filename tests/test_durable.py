@@ -470,6 +470,9 @@ def test_a_relative_path_is_where_it_was(tmp_path: Path, monkeypatch: pytest.Mon
         "DROP TABLE configs",
         "UPDATE runs SET max_budget = '10'",
         "UPDATE runs SET strategy = 'other'",
+        "UPDATE runs SET strategy = 'frugal'",
+        "UPDATE runs SET strategy = 'frugal' WHERE run = 1",
+        "UPDATE runs SET max_budget = '9' WHERE run = 1",
     ],
 )
 def test_damaged_rows_are_a_damaged_study(path: Path, damage: str) -> None:

@@ -391,7 +391,7 @@ def test_every_face_shows_it() -> None:
     assert [row[0] for row in shown] == ["rung", "budget", *(f"bracket {n}" for n in range(4))]
     assert sorted("".join(row[1:]) for row in shown[2:])[:1] == [""]
     text = make_report(study)
-    assert "deepened by frugal" in text
+    assert "deepened by frugal (outside the paper's guarantees)" in text
     for strategy, to in [("preserving", 27), ("preserving", 81), ("frugal", 81)]:
         title = study.quote(strategy, to=to).title
         assert title.replace("'", "&#39;") in text
