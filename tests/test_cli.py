@@ -228,7 +228,7 @@ def test_a_held_study_and_an_interrupt(folder: Path) -> None:
     assert "Interrupted" in err
     known = len(deepband.open_study(path).evaluations)
     assert known > 0
-    call(folder, "run", path, "--max-cost", 3)
+    call(folder, "run", path, "--max-cost", 81)
     assert len(deepband.open_study(path).evaluations) > known
 
 
