@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepband import DeepbandError, Evaluation, InputError, UnknownNameError
+from deepband import DeepbandError, InputError, UnknownNameError
 from deepband.facts import Config
 from deepband.samplers import SAMPLERS, Uniform
 from deepband.space import Space
@@ -24,9 +24,9 @@ def draw(
     return SAMPLERS[name](64).draw(SPACE, (), bracket, indices, seed)
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-class TestEverySampler:
-    """What holds for every sampler in the table."""
+@pytest.mark.parametrize("name", [name for name, made in SAMPLERS.items() if not made.learns])
+class TestEverySamplerThatDoesNotLearn:
+    """What holds for those in the table that look at nothing."""
 
     @given(st.lists(st.integers(0, 300), min_size=1, max_size=20), st.integers(0, 5))
     def test_a_config_is_the_same_however_it_is_drawn(
@@ -78,42 +78,11 @@ def test_what_is_no_sampler_is_refused(bad: Any) -> None:
         open_study(sampler=bad)
 
 
-class Remembering:
-    """A sampler that learns, and keeps what it was shown."""
-
-    learns = True
-
-    def __init__(self) -> None:
-        self.shown: list[Sequence[Evaluation]] = []
-
-    def draw(
-        self,
-        space: Space,
-        observations: Sequence[Evaluation],
-        bracket: int,
-        indices: Sequence[int],
-        seed: int,
-    ) -> list[Config]:
-        self.shown.append(observations)
-        return [{"x": float(index)} for index in indices]
-
-
-def test_a_sampler_that_learns_sees_the_earlier_runs() -> None:
-    sampler = Remembering()
-    study = open_study(sampler=sampler)
-    finish(study, noisy(0))
-    assert not any(sampler.shown)
-    earlier = study.evaluations
-    sampler.shown.clear()
-    study.deepen("efficient")
-    finish(study, noisy(0))
-    assert sampler.shown
-    assert all(list(shown) == earlier for shown in sampler.shown)
-
-
 @pytest.mark.parametrize("drawn", [None, 3, [], [{}] * 8, [None] * 9, [{}] * 10])
 def test_a_sampler_that_draws_badly_is_told_so_and_nothing_is_kept(drawn: Any) -> None:
-    class Broken(Remembering):
+    class Broken:
+        learns = False
+
         def draw(self, *args: Any) -> list[Config]:
             return drawn  # type: ignore[no-any-return]
 

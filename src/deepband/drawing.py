@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from operator import itemgetter
 
 from deepband import report
 from deepband.errors import DeepbandError, shown
@@ -21,7 +22,8 @@ class Drawer:
         self.created = created
         self.sampler = sampler
         self._space = space
-        self._observed: tuple[int, Sequence[Evaluation]] = (0, ())
+        self._observed: tuple[tuple[int, int], list[Evaluation]] = ((0, 0), [])
+        """What is known for good, by (run, bracket)."""
 
     def copy(self) -> Drawer:
         """One that observes another study."""
@@ -48,7 +50,7 @@ class Drawer:
             yield self._draw(state, bracket, range(first, min(end, size)))
 
     def _draw(self, state: State, bracket: int, indices: range) -> ConfigsDrawn:
-        observations = self._observations(state)
+        observations = self._observations(state, bracket, indices.start)
         seed = self.created.seed
         drawn = self.sampler.draw(self.space, observations, bracket, indices, seed)
         configs = tuple(drawn) if isinstance(drawn, Iterable) else ()
@@ -59,10 +61,22 @@ class Drawer:
             )
         return ConfigsDrawn(bracket, indices.start, configs)
 
-    def _observations(self, state: State) -> Sequence[Evaluation]:
-        """The evaluations of earlier runs, for a sampler that learns."""
+    def _observations(self, state: State, bracket: int, first: int) -> Sequence[Evaluation]:
+        """What a sampler that learns may look at for the group of an index: what is known whoever
+        was faster."""
+        if not self.sampler.learns:
+            return ()
         run = state.run.number
-        if self.sampler.learns and self._observed[0] < run:
-            earlier = (each for each in report.evaluations(state) if each.run < run)
-            self._observed = (run, tuple(earlier))
-        return self._observed[1]
+        if self._observed[0] != (run, bracket):
+            known = [
+                each
+                for each in report.evaluations(state)
+                if each.run < run or each.bracket < bracket
+            ]
+            self._observed = (run, bracket), known
+        start = first // self.created.chunk * self.created.chunk
+        told = [state.results[bracket, bracket].get(index) for index in range(start)]
+        new = [report.evaluation(state, each) for each in told if each and each.run == run]
+        if not new:
+            return tuple(self._observed[1])
+        return sorted([*self._observed[1], *new], key=itemgetter(0, 1, 2))

@@ -3,6 +3,11 @@ where does deepening lead?
 
 Brackets are independent and all run side by side. A job can run when its config has arrived
 on its rung; the lower rung goes first, then the lower bracket, then the lower index.
+
+Under a sampler that learns they run in turn, because a bracket's configs are drawn with all that
+the brackets below it came to. Its configs are drawn in groups of a given size: `group`, which is
+None for a sampler that does not learn. A group can be drawn when those before it are evaluated on
+the starting rung.
 """
 
 from __future__ import annotations
@@ -18,17 +23,32 @@ from deepband.state import State
 from deepband.strategies import FRUGAL, NAMES
 
 
-def next_job(state: State) -> JobKey | None:
+def next_job(state: State, group: int | None = None) -> JobKey | None:
     """The first job that can run now and is not handed out, or None."""
-    return next(ready_jobs(state), None)
+    return next(ready_jobs(state, group), None)
 
 
-def ready_jobs(state: State) -> Iterator[JobKey]:
+def ready_jobs(state: State, group: int | None = None) -> Iterator[JobKey]:
     """All jobs that can run now and are not handed out, in order."""
     fronts = sorted((front.rung, bracket) for bracket, front in enumerate(state.fronts))
     for rung, bracket in fronts:
+        end = None if group is None else _end_of_turn(state, bracket, group)
         for index in reversed(state.fronts[bracket].waiting):
+            if end is not None and index >= end:
+                break
             yield bracket, index, rung
+
+
+def _end_of_turn(state: State, bracket: int, group: int) -> int:
+    """The jobs of a bracket that can run now have smaller indices than this, under a sampler that
+    learns."""
+    if any(front.open for front in state.fronts[:bracket]):
+        return 0
+    front, drawn = state.fronts[bracket], len(state.configs[bracket])
+    if front.rung > bracket:
+        return state.schedule.start_size(bracket)
+    first = drawn // group * group  # a group may be drawn in part: deepening cuts, users enqueue
+    return drawn if front.first_open < first else first + group
 
 
 def jobs_ahead(state: State) -> Iterator[JobKey]:
@@ -44,17 +64,27 @@ def jobs_ahead(state: State) -> Iterator[JobKey]:
                 yield bracket, index, bracket
 
 
-def is_ready(state: State, bracket: int, index: int, rung: int) -> bool:
+def is_ready(state: State, bracket: int, index: int, rung: int, group: int | None = None) -> bool:
     """Whether a job can be handed out now: for the current run, or ahead of the next full one."""
     key = bracket, index, rung
     if bracket < 0 or index < 0:
         return False
     if not state.is_ahead(bracket, index):
         open_now = is_open(state, bracket, index, rung)
-        return open_now and index not in state.fronts[bracket].running
+        in_turn = group is None or index < _end_of_turn(state, bracket, group)
+        return open_now and in_turn and index not in state.fronts[bracket].running
     deeper = state.coming
     wanted = rung == bracket <= deeper.top and index < deeper.start_size(bracket)
-    return wanted and key not in state.ahead.running and key not in state.ahead.results
+    known = key in state.ahead.running or key in state.ahead.results
+    return wanted and not known and group is None
+
+
+def is_running(state: State, bracket: int, index: int, rung: int) -> bool:
+    """Whether a job is handed out and not told."""
+    if (bracket, index, rung) in state.ahead.running:
+        return True
+    front = state.fronts[bracket] if 0 <= bracket < len(state.fronts) else None
+    return front is not None and front.rung == rung and index in front.running
 
 
 def running_jobs(state: State) -> list[JobKey]:

@@ -102,6 +102,12 @@ class Looking:
         return self._drawer.sampler.learns
 
     @property
+    def group(self) -> int | None:
+        """How many configs of a bracket a sampler that learns draws together; None for one that
+        does not learn, and draws what anybody asks for."""
+        return self._state.created.chunk if self.learns else None
+
+    @property
     def lasts(self) -> bool:
         """Whether the study outlives this process."""
         return isinstance(self._storage, SqliteStorage)

@@ -144,8 +144,8 @@ class Loop:
         """Whether there is nothing to wait for: not even a place for a job that is ready."""
         if self.study.done:
             return True
-        crowded = not self._stopping and not self.executor.free
-        return not self._running and not (crowded and hyperband.next_job(self.study.state))
+        study, crowded = self.study, not self._stopping and not self.executor.free
+        return not self._running and not (crowded and hyperband.next_job(study.state, study.group))
 
     def _take_in(self, outbox: Outbox) -> Orphans:
         """Take what workers left while no driver was there, and see who still runs."""

@@ -24,8 +24,6 @@ from deepband.study import Study
 if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace
 
-CHUNK = 64
-
 
 class Settings(TypedDict):
     """What a user gave; None is what was not given."""
@@ -102,7 +100,7 @@ def open_study(
 def reopen(storage: Storage) -> Study:
     """The study of a storage that holds one."""
     state = state_of(storage)
-    _, sampler = make_sampler(state.created.sampler, state.created.chunk)
+    _, sampler, _ = make_sampler(state.created.sampler, state.created.chunk)
     return Study(storage, state, Drawer(state.created, None, sampler), read_keep("newest"))
 
 
@@ -125,7 +123,7 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Space, Sampler
             f"integer_budgets would floor the smallest budget, {as_number(schedule.unit)}, to "
             "zero: choose another unit, or a min_budget of 1 or more."
         )
-    name, sampler = make_sampler(given["sampler"] or "uniform", CHUNK)
+    name, sampler, chunk = make_sampler(given["sampler"] or "uniform")
     space = Space.of(given["space"])
     created = StudyCreated(
         study=secrets.token_hex(8),
@@ -137,7 +135,7 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Space, Sampler
         maximize=_switch("maximize", given["maximize"]),
         integer_budgets=_switch("integer_budgets", given["integer_budgets"]),
         sampler=name,
-        chunk=CHUNK,
+        chunk=chunk,
     )
     return created, space, sampler
 
@@ -155,7 +153,7 @@ def check_same(created: StudyCreated, given: Settings) -> tuple[Space | None, Sa
     ):
         if budget is not None:
             _compare(name, kept, read_budget(name, budget))
-    name, sampler = make_sampler(given["sampler"] or created.sampler, created.chunk)
+    name, sampler, _ = make_sampler(given["sampler"] or created.sampler, created.chunk)
     _compare("sampler", created.sampler, name)
     if given["space"] is None:
         return None, sampler

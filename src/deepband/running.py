@@ -62,7 +62,8 @@ def run_jobs(
         resources=resources,
     )
     if first_failures is None:
-        first_failures = max(FIRST_FAILURES, chosen.free)
+        at_once = min(chosen.free, study.group or chosen.free)
+        first_failures = max(FIRST_FAILURES, at_once)
     loop = Loop(
         study,
         chosen,

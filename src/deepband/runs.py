@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,6 +58,12 @@ class Front:
     @property
     def open(self) -> int:
         return len(self.waiting) + len(self.running)
+
+    @property
+    def first_open(self) -> float:
+        """The smallest index that is not told; infinite when all are."""
+        waiting = self.waiting[-1] if self.waiting else math.inf
+        return min(waiting, min(self.running, default=math.inf))
 
     def is_open(self, index: int) -> bool:
         return index in self.running or self._position(index) is not None

@@ -60,20 +60,20 @@ class Study(Looking):
         None does not mean that the run is done: it may wait for jobs that are running.
         """
         self.lock()
-        key = hyperband.next_job(self._state)
+        key = hyperband.next_job(self._state, self.group)
         return None if key is None else self._hand_out([key])[0]
 
     def ask_all(self) -> list[Job]:
         """All jobs that can start now, handed out once."""
         self.lock()
-        keys = list(hyperband.ready_jobs(self._state))
+        keys = list(hyperband.ready_jobs(self._state, self.group))
         return self._hand_out(keys) if keys else []
 
     def release(self, job: Job) -> None:
         """Offer a job that was asked for again, because nobody runs it any more."""
         self.lock()
         key = self._check_open(job)
-        if not hyperband.is_ready(self._state, *key):
+        if hyperband.is_running(self._state, *key):
             self._record([JobReleased(key)])
 
     def tell(self, job: Job, result: object) -> None:
@@ -114,7 +114,8 @@ class Study(Looking):
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
         """Hand out these jobs, as far as they can start now."""
         self.lock()
-        wanted = [key for key in keys if hyperband.is_ready(self._state, *key)]
+        state, group = self._state, self.group
+        wanted = [key for key in keys if hyperband.is_ready(state, *key, group)]
         return self._hand_out(wanted) if wanted else []
 
     def enqueue(self, config: Mapping[str, Any], bracket: int = 0) -> tuple[int, int]:
@@ -250,7 +251,8 @@ class Study(Looking):
         if self._storage.lock():
             running = hyperband.running_jobs(self._state)
             self._state = state = state_of(self._storage)
-            still = tuple(key for key in running if hyperband.is_ready(state, *key))
+            group = self.group
+            still = tuple(key for key in running if hyperband.is_ready(state, *key, group))
             self._state.apply([JobsStarted(still)])
             if self._observers:  # somebody else has written meanwhile
                 self._observers.tell(history(state))
@@ -346,4 +348,6 @@ class Study(Looking):
             if known or (bracket, index, rung) in self._state.ahead.results:
                 raise JobError(bracket, index, rung, "its result is known already.")
             raise JobError(bracket, index, rung, "the current run does not wait for it.")
+        if self.learns and index >= len(self._state.configs[bracket]):
+            raise JobError(bracket, index, rung, "its config is not drawn yet: ask for it first.")
         return bracket, index, rung

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from deepband.errors import InputError, UnknownNameError, shown
 from deepband.samplers.base import Sampler
-from deepband.samplers.uniform import Uniform
+from deepband.samplers.uniform import CHUNK, Uniform
 
 __all__ = ["SAMPLERS", "Sampler", "Uniform", "make_sampler"]
 
-SAMPLERS: dict[str, Callable[[int], Sampler]] = {"uniform": Uniform}
+GROUP = 8
+"""So many configs a sampler that learns draws together."""
+
+SAMPLERS: dict[str, type[Uniform]] = {"uniform": Uniform}
 """Each is made with the study's chunk size."""
 
 
-def make_sampler(given: str | Sampler, chunk: int) -> tuple[str, Sampler]:
-    """The name and the sampler, from a name in the table or a sampler of the user's own."""
+def make_sampler(given: str | Sampler, chunk: int | None = None) -> tuple[str, Sampler, int]:
+    """The name, the sampler, and how many configs it draws together, from a name in the table or a
+    sampler of the user's own. `chunk` is that of a study which is there."""
     if isinstance(given, str):
         if given not in SAMPLERS:
             raise UnknownNameError("sampler", given, SAMPLERS)
-        return given, SAMPLERS[given](chunk)
+        made = SAMPLERS[given]
+        chunk = chunk or _usual(made)
+        return given, made(chunk), chunk
     if isinstance(given, type) or not isinstance(given, Sampler) or not callable(given.draw):
         raise InputError(
             f"a sampler is one of {', '.join(map(repr, SAMPLERS))} or has a method draw(space, "
             f"observations, bracket, indices, seed) and `learns`; {shown(given)} has not."
         )
-    return type(given).__name__, given
+    return type(given).__name__, given, chunk or _usual(given)
+
+
+def _usual(sampler: Sampler | type[Sampler]) -> int:
+    return GROUP if sampler.learns else CHUNK

@@ -17,7 +17,11 @@ class Sampler(Protocol):
 
     @property
     def learns(self) -> bool:
-        """Whether it looks at observations; one that does not is given none."""
+        """Whether it looks at observations; one that does not is given none.
+
+        Under one that learns, brackets run in turn, the lowest first, and a bracket's new configs
+        are drawn in groups, each when those before it are evaluated on the starting rung.
+        """
 
     def draw(
         self,
@@ -29,6 +33,10 @@ class Sampler(Protocol):
     ) -> list[Config]:
         """The configs of a bracket at these indices, in their order.
 
-        `observations` are the evaluations of all earlier runs, sorted by bracket, index and
-        rung: those of the current run would depend on the order in which they arrive.
+        Under a sampler that learns the indices are those of one group, or what is left of it where
+        a deepening or a config of the user's own cut it: let the generator be a function of the
+        seed, the bracket and the first index. `observations` are, sorted by bracket, index and
+        rung, all evaluations of earlier runs, those of the current run in lower brackets, and those
+        of the earlier groups of this bracket on its starting rung. Others would depend on the order
+        in which they arrive.
         """

@@ -8,6 +8,9 @@ from deepband.facts import Config
 from deepband.records import Evaluation
 from deepband.space import Space
 
+CHUNK = 64
+"""So many configs are drawn together in a new study."""
+
 
 class Uniform:
     """The config of (seed, bracket, index), whoever asks for it and when.
@@ -19,7 +22,7 @@ class Uniform:
 
     learns = False
 
-    def __init__(self, chunk: int) -> None:
+    def __init__(self, chunk: int = CHUNK) -> None:
         self.chunk = chunk
 
     def draw(

@@ -19,10 +19,9 @@ import numpy as np
 from deepband import open_study
 from deepband.benchmarks.yahpo import Rows, Scenario
 from deepband.facts import Config, JobKey
-from deepband.opening import CHUNK
 from deepband.records import Evaluation, Job
 from deepband.report import RunSummary
-from deepband.samplers import Uniform
+from deepband.samplers.uniform import CHUNK, Uniform
 from deepband.space import Space
 from deepband.strategies import STRATEGIES
 from deepband.study import Study
