@@ -24,7 +24,7 @@ def draw(
     return SAMPLERS[name](64).draw(SPACE, (), bracket, indices, seed)
 
 
-@pytest.mark.parametrize("name", [name for name, made in SAMPLERS.items() if not made.learns])
+@pytest.mark.parametrize("name", [name for name, made in SAMPLERS.items() if not made(64).learns])
 class TestEverySamplerThatDoesNotLearn:
     """What holds for those in the table that look at nothing."""
 
@@ -74,7 +74,7 @@ def test_an_unknown_sampler_names_the_valid_ones() -> None:
 
 @pytest.mark.parametrize("bad", [3, object(), Uniform])
 def test_what_is_no_sampler_is_refused(bad: Any) -> None:
-    with pytest.raises(InputError, match="a sampler is one of 'uniform' or has a method draw"):
+    with pytest.raises(InputError, match=r"a sampler is one of 'uniform', .* or has a method draw"):
         open_study(sampler=bad)
 
 

@@ -117,17 +117,20 @@ class Space:
 
     def _valid(self, matrix: Matrix) -> Matrix:
         """The matrix with inactive parameters as NaN, without the forbidden columns."""
+        legal = self.settle(matrix)
+        return matrix[:, legal] if self._forbidden else matrix
+
+    def settle(self, matrix: Matrix) -> NDArray[np.bool_]:
+        """Make inactive parameters NaN, and say which columns no clause forbids."""
         import numpy as np
 
         # Parents stand before their children, so one pass settles chains of conditions.
         for row, condition in self._conditions:
             matrix[row, ~condition.satisfied_by_vector_array(matrix)] = np.nan
-        if not self._forbidden:
-            return matrix
         forbidden = np.zeros(matrix.shape[1], dtype=np.bool_)
         for clause in self._forbidden:
             forbidden |= clause.is_forbidden_vector_array(matrix)
-        return matrix[:, ~forbidden]
+        return ~forbidden
 
     def config(self, given: Mapping[str, Any]) -> Config:
         """A user's config as the space would have drawn it: whole, within the ranges, and in plain

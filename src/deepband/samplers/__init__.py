@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from deepband.errors import InputError, UnknownNameError, shown
 from deepband.samplers.base import Sampler
+from deepband.samplers.learning import Learning, check_installed
 from deepband.samplers.uniform import CHUNK, Uniform
 
-__all__ = ["SAMPLERS", "Sampler", "Uniform", "make_sampler"]
+__all__ = ["GROUP", "SAMPLERS", "Sampler", "Uniform", "make_sampler"]
 
 GROUP = 8
 """So many configs a sampler that learns draws together."""
 
-SAMPLERS: dict[str, type[Uniform]] = {"uniform": Uniform}
+SAMPLERS: dict[str, Callable[[int], Sampler]] = {
+    "uniform": Uniform,
+    "de": partial(Learning, "de"),
+    "prior": partial(Learning, "prior"),
+}
 """Each is made with the study's chunk size."""
 
 
@@ -21,9 +29,10 @@ def make_sampler(given: str | Sampler, chunk: int | None = None) -> tuple[str, S
     if isinstance(given, str):
         if given not in SAMPLERS:
             raise UnknownNameError("sampler", given, SAMPLERS)
-        made = SAMPLERS[given]
-        chunk = chunk or _usual(made)
-        return given, made(chunk), chunk
+        if chunk is None:  # a study which is there can be looked at without what draws for it
+            check_installed(given)
+        made = SAMPLERS[given](chunk or CHUNK)
+        return given, made, chunk or _usual(made)
     if isinstance(given, type) or not isinstance(given, Sampler) or not callable(given.draw):
         raise InputError(
             f"a sampler is one of {', '.join(map(repr, SAMPLERS))} or has a method draw(space, "
@@ -32,5 +41,5 @@ def make_sampler(given: str | Sampler, chunk: int | None = None) -> tuple[str, S
     return type(given).__name__, given, chunk or _usual(given)
 
 
-def _usual(sampler: Sampler | type[Sampler]) -> int:
+def _usual(sampler: Sampler) -> int:
     return GROUP if sampler.learns else CHUNK

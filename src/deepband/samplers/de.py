@@ -1,0 +1,56 @@
+"""Differential evolution as a sampler, in the spirit of DEHB (Awad, Mallik and Hutter, 2021).
+
+The parents are the best half of the highest rung that has enough finite losses. A child is a
+mutant a + F (b - c) of three of them, crossed with a fourth: each parameter is the mutant's with a
+chance of one half, and at least one is. What leaves the cube is mirrored back; choices and whole
+numbers are rounded in the cube. A child that a clause forbids is left to chance.
+
+DEHB keeps a population on every rung and replaces its members one by one. Here Hyperband decides
+who goes up, and the parents are chosen anew for every group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.random import RandomState
+
+from deepband.facts import Config
+from deepband.records import Evaluation
+from deepband.samplers.learning import is_by_chance
+from deepband.samplers.observing import highest_filled, is_finite
+from deepband.samplers.points import Floats, Points, reflected
+from deepband.space import Space
+
+FACTOR = 0.5
+CROSSOVER = 0.5
+LEAST = 8
+"""Finite losses that a rung must have to give parents."""
+MOST = 20
+"""Parents, at most."""
+
+
+def propose(
+    space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
+) -> list[Config | None]:
+    ranked = [each for each in highest_filled(observations, LEAST) if is_finite(each)]
+    if not ranked:
+        return [None] * len(indices)
+    points = Points(space)
+    parents = points.of([each.config for each in ranked[: min(MOST, max(4, len(ranked) // 2))]])
+    children = points.configs(_children(points.filled(parents, random), len(indices), random))
+    return [
+        None if is_by_chance(index) else child
+        for index, child in zip(indices, children, strict=True)
+    ]
+
+
+def _children(parents: Floats, count: int, random: RandomState) -> Floats:
+    """So many children of parents, of which there are four or more."""
+    order = random.uniform(size=(count, len(parents))).argsort(axis=1)
+    base, plus, minus, other = (parents[order[:, place]] for place in range(4))
+    mutants = reflected(base + FACTOR * (plus - minus))
+    crossed = random.uniform(size=mutants.shape) < CROSSOVER
+    crossed[np.arange(count), random.randint(mutants.shape[1], size=count)] = True
+    return np.where(crossed, mutants, other)

@@ -1,0 +1,132 @@
+"""What the user believes, mixed with chance and the best so far, as PriorBand does it (Mallik et
+al., 2023: "PriorBand: Practical Hyperparameter Optimization in the Age of Deep Learning").
+
+A parameter with a prior of its own (normal, beta, or weights of choices) is drawn from it; any
+other by a normal of a quarter of its range around its default value, or with half of the weight on
+it, if it has no order. Once a rung has enough finite losses, some draws are neighbours of its best
+config instead. How many follows from which of the two explains the best third of that rung better:
+the share of each is the density that it gives them, added up with weights that fall with the rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from ConfigSpace.hyperparameters import (
+    BetaFloatHyperparameter,
+    BetaIntegerHyperparameter,
+    CategoricalHyperparameter,
+    NormalFloatHyperparameter,
+    NormalIntegerHyperparameter,
+)
+from numpy.random import RandomState
+
+from deepband.facts import Config
+from deepband.records import Evaluation
+from deepband.samplers.learning import is_by_chance
+from deepband.samplers.observing import highest_filled, is_finite
+from deepband.samplers.points import Floats, Points, reflected
+from deepband.space import Space
+
+WIDTH = 0.25
+"""Of the normal around a default value or the best config, as a share of the range."""
+ON_DEFAULT = 0.5
+"""The weight of the default among choices."""
+CHANCE = 0.5
+"""That a neighbour differs in a parameter."""
+LEAST = 3
+"""Finite losses that a rung must have before its best config is believed in."""
+MOST = 20
+"""Configs by which the two are weighed, at most."""
+SHAPED = (
+    NormalFloatHyperparameter,
+    NormalIntegerHyperparameter,
+    BetaFloatHyperparameter,
+    BetaIntegerHyperparameter,
+)
+
+
+def propose(
+    space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
+) -> list[Config | None]:
+    points, count = Points(space), len(indices)
+    default = _default(points)
+    by_prior = _from_prior(points, default, count, random)
+    drawn = by_prior
+    ranked = [each for each in highest_filled(observations, LEAST) if is_finite(each)]
+    if ranked:
+        best = points.of(
+            [each.config for each in ranked[: max(LEAST, min(MOST, len(ranked) // 3))]]
+        )
+        best = points.filled(best, random)
+        near = points.near(np.repeat(best[:1], count, axis=0), WIDTH, CHANCE, random)
+        chosen = random.uniform(size=count) < _trust(points, default, best)
+        drawn = np.where(chosen[:, None], near, by_prior)
+    anywhere = random.uniform(size=drawn.shape)
+    by_chance = np.array([is_by_chance(index) for index in indices])
+    return points.configs(np.where(by_chance[:, None], anywhere, drawn))
+
+
+def _default(points: Points) -> Floats:
+    """The point of the default config, with the defaults of inactive parameters too."""
+    values = {each.name: each.default_value for each in points.parameters}
+    point: Floats = points.of([values])[0]
+    return point
+
+
+def _is_shaped(parameter: Any) -> bool:
+    """Whether a parameter has a prior of its own."""
+    if isinstance(parameter, CategoricalHyperparameter):
+        return len(set(parameter.probabilities)) > 1
+    return isinstance(parameter, SHAPED)
+
+
+def _from_prior(points: Points, default: Floats, count: int, random: RandomState) -> Floats:
+    shape = count, len(default)
+    moved = reflected(default + random.normal(scale=WIDTH, size=shape))
+    anew = np.where(random.uniform(size=shape) < ON_DEFAULT, default, random.uniform(size=shape))
+    drawn = np.where(points.has_no_order, anew, moved)
+    for number, parameter in enumerate(points.parameters):
+        if _is_shaped(parameter):
+            vector = parameter.sample_vector(count, seed=random)
+            listed, size = points.is_listed[number], points.sizes[number]
+            drawn[:, number] = (vector + 0.5) / size if listed else vector
+    return drawn
+
+
+def _trust(points: Points, default: Floats, best: Floats) -> float:
+    """The share of neighbours of the best config among what is not left to chance."""
+    weights = np.log(np.arange(len(best), 0, -1))
+    prior = np.logaddexp.reduce(weights + _log_prior(points, default, best))
+    near = np.logaddexp.reduce(weights + _log_near(points, best[0], best))
+    return float(1.0 / (1.0 + np.exp(np.clip(prior - near, -700, 700))))
+
+
+def _log_prior(points: Points, default: Floats, found: Floats) -> Floats:
+    """The logarithm of what the prior gives to points, but for a constant."""
+    same = np.floor(found * points.sizes) == np.floor(default * points.sizes)
+    parts = _log_around(points, default, found, same, ON_DEFAULT)
+    for number, parameter in enumerate(points.parameters):
+        if _is_shaped(parameter):
+            column, size = found[:, number], points.sizes[number]
+            vector = np.floor(column * size) if points.is_listed[number] else column
+            density = parameter.pdf_vector(np.clip(vector, 0.0, None))
+            parts[:, number] = np.log(np.maximum(density, 1e-12))
+    return np.asarray(parts.sum(axis=1))
+
+
+def _log_near(points: Points, best: Floats, found: Floats) -> Floats:
+    """The same for neighbours of the best: each parameter stays with a chance, else it moves."""
+    same = np.floor(found * points.sizes) == np.floor(best * points.sizes)
+    return np.asarray(_log_around(points, best, found, same, 1.0 - CHANCE).sum(axis=1))
+
+
+def _log_around(points: Points, centre: Floats, found: Floats, same: Any, weight: float) -> Floats:
+    """By parameter: a normal around a centre, or so much weight on one of the choices."""
+    normal = -0.5 * ((found - centre) / WIDTH) ** 2 - np.log(WIDTH * np.sqrt(2 * np.pi))
+    rest = (1.0 - weight) / points.sizes
+    listed = np.log(np.where(same, weight + rest, rest) * points.sizes)
+    parts: Floats = np.where(points.has_no_order, listed, normal)
+    return parts
