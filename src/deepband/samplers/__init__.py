@@ -17,6 +17,7 @@ GROUP = 8
 
 SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": Uniform,
+    "tpe": partial(Learning, "tpe"),
     "de": partial(Learning, "de"),
     "prior": partial(Learning, "prior"),
 }

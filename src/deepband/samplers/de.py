@@ -1,9 +1,10 @@
 """Differential evolution as a sampler, in the spirit of DEHB (Awad, Mallik and Hutter, 2021).
 
-The parents are the best half of the highest rung that has enough finite losses. A child is a
-mutant a + F (b - c) of three of them, crossed with a fourth: each parameter is the mutant's with a
-chance of one half, and at least one is. What leaves the cube is mirrored back; choices and whole
-numbers are rounded in the cube. A child that a clause forbids is left to chance.
+The parents are the better half, 4 to 20, of all configs on their highest rungs, as far as rungs
+tell something; a higher rung counts more than a smaller loss. A child is a mutant a + F (b - c) of
+three of them, crossed with a fourth: each parameter is the mutant's with a chance of one half, and
+at least one is. What leaves the cube is mirrored back; choices and whole numbers are rounded in the
+cube. A child that a clause forbids is left to chance.
 
 DEHB keeps a population on every rung and replaces its members one by one. Here Hyperband decides
 who goes up, and the parents are chosen anew for every group.
@@ -19,26 +20,25 @@ from numpy.random import RandomState
 from deepband.facts import Config
 from deepband.records import Evaluation
 from deepband.samplers.learning import is_by_chance
-from deepband.samplers.observing import highest_filled, is_finite
+from deepband.samplers.observing import is_finite, pool
 from deepband.samplers.points import Floats, Points, reflected
 from deepband.space import Space
 
 FACTOR = 0.5
 CROSSOVER = 0.5
-LEAST = 8
-"""Finite losses that a rung must have to give parents."""
-MOST = 20
-"""Parents, at most."""
+FEWEST, MOST = 4, 20
+"""Parents."""
 
 
 def propose(
     space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
 ) -> list[Config | None]:
-    ranked = [each for each in highest_filled(observations, LEAST) if is_finite(each)]
+    points = Points(space)
+    ranked = [each for each in pool(observations, points.enough) if is_finite(each)]
     if not ranked:
         return [None] * len(indices)
-    points = Points(space)
-    parents = points.of([each.config for each in ranked[: min(MOST, max(4, len(ranked) // 2))]])
+    best = ranked[: max(FEWEST, min(MOST, len(ranked) // 2))]
+    parents = points.of([each.config for each in best])
     children = points.configs(_children(points.filled(parents, random), len(indices), random))
     return [
         None if is_by_chance(index) else child

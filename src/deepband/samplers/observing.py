@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from deepband.records import Evaluation
 
@@ -31,9 +31,19 @@ def _standing(evaluation: Evaluation) -> tuple[bool, float]:
     return evaluation.loss is None, 0.0 if evaluation.loss is None else evaluation.loss
 
 
-def highest_filled(observations: Iterable[Evaluation], least: int) -> Sequence[Evaluation]:
-    """All on the highest rung that has at least so many finite losses, best first."""
-    for _, told in sorted(by_rung(observations).items(), reverse=True):
-        if sum(map(is_finite, told)) >= least:
-            return best_first(told)
-    return ()
+def pool(observations: Iterable[Evaluation], least: int) -> list[Evaluation]:
+    """Every config on its highest telling rung: those of the highest rung first, and on each the
+    best first. Nothing, unless at least so many have finite losses."""
+    found: dict[tuple[int, int], Evaluation] = {}
+    for told in _telling(observations):
+        for each in best_first(told):
+            found.setdefault((each.bracket, each.index), each)
+    return list(found.values()) if sum(map(is_finite, found.values())) >= least else []
+
+
+def _telling(observations: Iterable[Evaluation]) -> list[list[Evaluation]]:
+    """Observations on the rungs that tell something, the highest first: those above rung 0, from
+    half of the highest one up. Who learns from the lowest rungs is misled by them."""
+    found = by_rung(observations)
+    lowest = max(1, math.ceil(max(found, default=0) / 2))
+    return [found[rung] for rung in sorted(found, reverse=True) if rung >= lowest]

@@ -3,8 +3,8 @@ al., 2023: "PriorBand: Practical Hyperparameter Optimization in the Age of Deep 
 
 A parameter with a prior of its own (normal, beta, or weights of choices) is drawn from it; any
 other by a normal of a quarter of its range around its default value, or with half of the weight on
-it, if it has no order. Once a rung has enough finite losses, some draws are neighbours of its best
-config instead. How many follows from which of the two explains the best third of that rung better:
+it, if it has no order. Once enough is known, some draws are neighbours of the best config on the
+highest rung instead. How many follows from which of the two explains the best third better:
 the share of each is the density that it gives them, added up with weights that fall with the rank.
 """
 
@@ -26,7 +26,7 @@ from numpy.random import RandomState
 from deepband.facts import Config
 from deepband.records import Evaluation
 from deepband.samplers.learning import is_by_chance
-from deepband.samplers.observing import highest_filled, is_finite
+from deepband.samplers.observing import is_finite, pool
 from deepband.samplers.points import Floats, Points, reflected
 from deepband.space import Space
 
@@ -36,8 +36,6 @@ ON_DEFAULT = 0.5
 """The weight of the default among choices."""
 CHANCE = 0.5
 """That a neighbour differs in a parameter."""
-LEAST = 3
-"""Finite losses that a rung must have before its best config is believed in."""
 MOST = 20
 """Configs by which the two are weighed, at most."""
 SHAPED = (
@@ -55,11 +53,9 @@ def propose(
     default = _default(points)
     by_prior = _from_prior(points, default, count, random)
     drawn = by_prior
-    ranked = [each for each in highest_filled(observations, LEAST) if is_finite(each)]
+    ranked = [each for each in pool(observations, points.enough) if is_finite(each)]
     if ranked:
-        best = points.of(
-            [each.config for each in ranked[: max(LEAST, min(MOST, len(ranked) // 3))]]
-        )
+        best = points.of([each.config for each in ranked[: max(3, min(MOST, len(ranked) // 3))]])
         best = points.filled(best, random)
         near = points.near(np.repeat(best[:1], count, axis=0), WIDTH, CHANCE, random)
         chosen = random.uniform(size=count) < _trust(points, default, best)
