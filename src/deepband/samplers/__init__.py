@@ -18,6 +18,7 @@ GROUP = 8
 SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": Uniform,
     "tpe": partial(Learning, "tpe"),
+    "forest": partial(Learning, "forest"),
     "de": partial(Learning, "de"),
     "prior": partial(Learning, "prior"),
 }

@@ -1,0 +1,131 @@
+"""A random forest over (config, rung) with expected improvement, in the spirit of SMAC's
+multi-fidelity facade (Lindauer et al., 2022), on scikit-learn's forests.
+
+The forest learns from all observations on all rungs, at most 1,000 of them, and is asked about the
+highest one. Candidates are drawn by chance and around the best; the one with the
+largest expected improvement, by the mean and the spread of the trees, is proposed. Each place of a
+group has candidates of its own, so that a group does not crowd.
+
+Losses are learned as logarithms of their distance to the best one, in units of the median's. So
+differences among the good ones count, and one bad loss spoils nothing: beyond ten medians, or
+infinite, or failed, all are equally bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.random import RandomState
+from sklearn.ensemble import ExtraTreesRegressor
+
+from deepband.facts import Config
+from deepband.records import Evaluation
+from deepband.samplers.learning import is_by_chance
+from deepband.samplers.observing import best_first, is_finite, pool
+from deepband.samplers.points import Floats, Points
+from deepband.space import Space
+
+TREES = 30
+MOST = 1000
+"""Observations to learn from, at most."""
+BY_CHANCE = 150
+"""Candidates for a place that are drawn anywhere."""
+NEAR = 150
+"""Candidates for a place that are neighbours of the best."""
+PARENTS = 10
+"""How many of the best have neighbours."""
+WIDTHS = (0.2, 0.05, 0.0125)
+FLOOR = 0.01
+WORST = 10.0
+"""Losses between these two, in units of the median's distance to the best, are told apart."""
+INACTIVE = -1.0
+
+
+def propose(
+    space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
+) -> list[Config | None]:
+    points = Points(space)
+    ranked = [each for each in pool(observations, points.enough) if is_finite(each)]
+    wanted = [place for place, index in enumerate(indices) if not is_by_chance(index)]
+    proposed: list[Config | None] = [None] * len(indices)
+    if ranked and wanted:
+        found = _best(points, observations, ranked, len(wanted), random)
+        for place, config in zip(wanted, found, strict=True):
+            proposed[place] = config
+    return proposed
+
+
+def _best(
+    points: Points,
+    observations: Sequence[Evaluation],
+    ranked: Sequence[Evaluation],
+    count: int,
+    random: RandomState,
+) -> list[Config | None]:
+    """So many configs, each the best of candidates of its own."""
+    forest = ExtraTreesRegressor(
+        TREES, min_samples_split=3, bootstrap=True, random_state=int(random.randint(2**31))
+    )
+    shown = newest(observations)
+    forest.fit(_features(points.of([each.config for each in shown]), _rungs(shown)), learned(shown))
+    parents = points.of([each.config for each in ranked[:PARENTS]])
+    candidates = np.concatenate(
+        [_candidates(points, points.filled(parents, random), random) for _ in range(count)]
+    )
+    configs = points.configs(candidates)
+    legal = points.of([config or ranked[0].config for config in configs])
+    gain = _improvement(forest, _features(legal, ranked[0].rung))
+    gain[[config is None for config in configs]] = -np.inf
+    chosen = gain.reshape(count, -1).argmax(axis=1) + np.arange(count) * (BY_CHANCE + NEAR)
+    return [configs[number] for number in chosen]
+
+
+def newest(observations: Sequence[Evaluation]) -> Sequence[Evaluation]:
+    """At most 1,000: those on higher rungs first, and on a rung the better ones."""
+    if len(observations) <= MOST:
+        return observations
+    return sorted(best_first(observations), key=_rung, reverse=True)[:MOST]
+
+
+def _rung(evaluation: Evaluation) -> int:
+    return evaluation.rung
+
+
+def _rungs(observations: Sequence[Evaluation]) -> Floats:
+    return np.array([each.rung for each in observations], dtype=np.float64)
+
+
+def learned(observations: Sequence[Evaluation]) -> Floats:
+    """Losses as the forest learns them."""
+    finite = np.array([each.loss for each in observations if is_finite(each)], dtype=np.longdouble)
+    best, median = finite.min(), np.median(finite)
+    unit = (median - best) or (finite.max() - best) or np.longdouble(1)
+    losses = [each.loss if is_finite(each) else np.inf for each in observations]
+    distance = (np.array(losses, dtype=np.longdouble) - best) / unit
+    return np.asarray(np.log(FLOOR + np.minimum(distance, WORST)), dtype=np.float64)
+
+
+def _features(places: Floats, rungs: Floats | int) -> Floats:
+    """What the forest sees of configs: their points, and the rung."""
+    column = np.broadcast_to(np.asarray(rungs, dtype=np.float64), len(places))
+    return np.column_stack([np.nan_to_num(places, nan=INACTIVE), column])
+
+
+def _candidates(points: Points, parents: Floats, random: RandomState) -> Floats:
+    anywhere = random.uniform(size=(BY_CHANCE, parents.shape[1]))
+    around = parents[random.randint(len(parents), size=NEAR)]
+    widths = np.array(WIDTHS)[random.randint(len(WIDTHS), size=NEAR)]
+    chance = max(0.3, 1.0 / parents.shape[1])
+    near = points.near(around, widths[:, None], chance, random)
+    return np.concatenate([anywhere, near])
+
+
+def _improvement(forest: ExtraTreesRegressor, features: Floats) -> Floats:
+    """The expected improvement on the least mean, by the mean and the spread of the trees."""
+    from scipy.stats import norm
+
+    trees = np.array([tree.predict(features.astype(np.float32)) for tree in forest.estimators_])
+    mean, spread = trees.mean(axis=0), trees.std(axis=0) + 1e-9
+    ahead = (mean.min() - mean) / spread
+    return np.asarray(spread * (ahead * norm.cdf(ahead) + norm.pdf(ahead)))
