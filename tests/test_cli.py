@@ -312,3 +312,10 @@ def test_the_demo_twice_in_a_row(folder: Path) -> None:
     second = call(folder, "demo")
     assert "demo.study has 69 evaluations; going on with it." in second
     assert second.split("re-used")[-1] == first.split("re-used")[-1]
+
+
+def test_a_sampler_by_its_name(folder: Path) -> None:
+    given = ("train.py:objective", "--max-budget", 9, "--sampler", "de")
+    assert "done" in call(folder, "run", "de.study", *given)
+    assert deepband.open_study(folder / "de.study").state.created.sampler == "de"
+    assert "done" in call(folder, "run", "de.study")

@@ -15,6 +15,7 @@ import deepband
 from deepband import Evaluation, InputError, Job, JobError, ObjectiveError, Study, export
 from deepband.executors.simulated import SimulatedExecutor
 from deepband.facts import Config
+from deepband.forecast import forecast
 from deepband.samplers import GROUP
 from deepband.space import Space
 from deepband.strategies import STRATEGIES
@@ -256,6 +257,16 @@ def test_no_work_ahead() -> None:
     study = open_study(sampler=Remembering())
     with pytest.raises(InputError, match="leave ahead out"):
         study.optimize(lambda config, budget: 1.0, ahead=True)
+
+
+def test_a_forecast_knows_that_brackets_run_in_turn() -> None:
+    sampler = Remembering()
+    learning, plain = open_study(sampler=sampler), open_study()
+    slow, fast = forecast(learning, 100, 1.0)[0], forecast(plain, 100, 1.0)[0]
+    assert sampler.asked == []  # no sampler need draw for it
+    assert slow.jobs == fast.jobs
+    assert fast.seconds == 1 + 3 + 9
+    assert slow.seconds == (1 + 1 + 3 + 9) + (3 + 9) + 9
 
 
 def test_what_was_noted_holds_for_a_second_driver(tmp_path: Path) -> None:

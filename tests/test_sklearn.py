@@ -525,3 +525,11 @@ def test_without_scikit_learn_the_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "DeepbandError" in done.stdout
     assert "pip install 'deepband[sklearn]'" in done.stdout
+
+
+def test_a_sampler_by_its_name() -> None:
+    search = make(sampler="de").fit(X, y)
+    assert search.study_.state.created.sampler == "de"
+    assert pickle.loads(pickle.dumps(search)).study_.learns
+    plain = make().fit(X, y)
+    assert len(search.cv_results_["params"]) == len(plain.cv_results_["params"])

@@ -25,9 +25,9 @@ class Drawer:
         self._observed: tuple[tuple[int, int], list[Evaluation]] = ((0, 0), [])
         """What is known for good, by (run, bracket)."""
 
-    def copy(self) -> Drawer:
+    def copy(self, sampler: Sampler | None = None) -> Drawer:
         """One that observes another study."""
-        return Drawer(self.created, self.space, self.sampler)
+        return Drawer(self.created, self.space, sampler or self.sampler)
 
     @cached_property
     def space(self) -> Space:

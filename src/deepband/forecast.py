@@ -15,6 +15,7 @@ from deepband.errors import InputError, shown
 from deepband.executors.simulated import SimulatedExecutor
 from deepband.facts import Config
 from deepband.records import Job
+from deepband.samplers import Uniform
 from deepband.state import State
 from deepband.study import Study
 
@@ -54,7 +55,8 @@ def forecast(
             "number of 1 or more, and seconds above 0."
         )
     duration = _duration(study.state, seconds_per_unit, resumed)
-    found, done = _forecast("the current run", study.copy(), workers, duration)
+    start = study.copy(_ByChance(study.learns))
+    found, done = _forecast("the current run", start, workers, duration)
     forecasts = [found]
     for strategy, schedule in hyperband.options(done.state):
         deeper = done.copy()
@@ -107,6 +109,15 @@ def _simulate(
         bound=max(simulated.busy / workers, longest),
         worth=workers,
     ), done
+
+
+class _ByChance:
+    """Draws as `uniform` does, and lets jobs wait for each other if the study's sampler does: a
+    forecast needs no good configs."""
+
+    def __init__(self, learns: bool) -> None:
+        self.learns = learns
+        self.draw = Uniform().draw
 
 
 class _Drawn:

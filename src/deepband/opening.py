@@ -62,6 +62,9 @@ def open_study(
     carry; costs count the exact ones. `seed` (0) decides every draw. A study that is there keeps
     its settings: one that is given must be the same, and `max_budget` that of the first run.
 
+    `sampler` says where configs come from: "uniform", one that learns from what was evaluated
+    ("tpe", "forest", "de", "prior"), or one of your own.
+
     `keep` says which checkpoints stay: "newest" of each config, "all", "none", or "top:20".
 
     >>> study = open_study(space={"lr": (1e-4, 1e-1, "log")}, max_budget=9)

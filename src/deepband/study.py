@@ -28,6 +28,7 @@ from deepband.observers import Observer, Observers, history
 from deepband.records import Attempt, Job, whole_key
 from deepband.results import read_result
 from deepband.running import run_jobs
+from deepband.samplers import Sampler
 from deepband.schedule import Budget
 from deepband.storage import MemoryStorage, state_of
 from deepband.strategies import check_name
@@ -295,11 +296,11 @@ class Study(Looking):
         number = self._state.run.number + 1
         self._record([RunStarted(number, schedule.max_budget, strategy)])
 
-    def copy(self) -> Study:
-        """The same study in memory, which goes its own way from here: to try what would be.
-        Checkpoints stay with this one."""
+    def copy(self, sampler: Sampler | None = None) -> Study:
+        """The same study in memory, which goes its own way from here: to try what would be, or
+        would be with another sampler. Checkpoints stay with this one."""
         storage = MemoryStorage(self._storage.load())
-        return Study(storage, self._state.copy(), self._drawer.copy(), self._keep)
+        return Study(storage, self._state.copy(), self._drawer.copy(sampler), self._keep)
 
     # Within
 

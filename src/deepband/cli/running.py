@@ -24,6 +24,7 @@ from deepband.cli.progress import Progress
 from deepband.cli.text import describe, say, say_json
 from deepband.errors import InputError
 from deepband.quote import OUTSIDE
+from deepband.samplers import SAMPLERS
 from deepband.strategies import FRUGAL
 from deepband.study import Study
 
@@ -37,7 +38,7 @@ from deepband.study import Study
 @click.option("--seed", type=int, help="What decides every draw.  [default: 0]")
 @click.option("--maximize", is_flag=True, default=None, help="Larger is better.")
 @click.option("--integer-budgets", is_flag=True, default=None, help="Floor what jobs carry.")
-@click.option("--sampler", help="Where configs come from.  [default: uniform]")
+@click.option("--sampler", help=f"Configs come from {', '.join(SAMPLERS)}.  [default: uniform]")
 @click.option("--space", type=PATH, help="A JSON file with the space.")
 @click.option("--keep", default="newest", show_default=True, help=f"Checkpoints: {KEEP}.")
 @click.option("--workers", type=int, help="Processes to run in, or jobs at once.  [default: 1]")

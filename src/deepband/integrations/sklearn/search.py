@@ -40,6 +40,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
     `fit` runs Hyperband. `deepen(X, y)` goes on with `factor` times the resources, or to
     `max_resources`, and re-uses every evaluation, as does `fit` with `warm_start=True` and larger
     `max_resources`; both want the data of before. `strategy` says who goes up a rung then.
+    `sampler` says where candidates come from: "uniform" unless it names another.
 
     `study` is the path of a study file, for these data and settings alone: `fit` goes on after what
     it holds, interrupted or not, and `deepband serve` shows it. `study_` is the study itself,
@@ -60,6 +61,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
         min_resources: Any = "smallest",
         max_resources: Any = "auto",
         strategy: str = "preserving",
+        sampler: str | None = None,
         warm_start: bool = False,
         cv: Any = None,
         scoring: Any = None,
@@ -87,6 +89,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
         self.min_resources = min_resources
         self.max_resources = max_resources
         self.strategy = strategy
+        self.sampler = sampler
         self.warm_start = warm_start
         self.random_state = random_state
         self.study = study
@@ -201,7 +204,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
             seed=None,
             maximize=True,
             integer_budgets=True,
-            sampler=None,
+            sampler=self.sampler,
         )
 
     def _largest(self, X: Any) -> int:
