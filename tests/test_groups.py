@@ -20,7 +20,7 @@ from deepband.samplers import GROUP
 from deepband.space import Space
 from deepband.strategies import STRATEGIES
 from driving import finish, key, noisy, open_study
-from test_laws import Case, cases
+from test_laws import Case, cases, play
 from test_machine import Adversary, run_with
 
 
@@ -67,10 +67,7 @@ def played(case: Case, order: random.Random | None = None) -> tuple[Study, Remem
         max_budget=case.min_budget * case.eta**case.top,
         sampler=sampler,
     )
-    finish(study, case.objective, order)
-    for strategy, levels in case.deepenings:
-        study.deepen(strategy, to=study.max_budget * case.eta**levels)
-        finish(study, case.objective, order)
+    play(case, study, order)
     return study, sampler
 
 
@@ -78,13 +75,13 @@ def played(case: Case, order: random.Random | None = None) -> tuple[Study, Remem
 def test_a_group_sees_what_the_definition_says(case: Case) -> None:
     study, sampler = played(case)
     told = {key_of(each): each for each in study.evaluations}
-    sizes = [run.schedule for run in study.state.runs]
+    full = [run for run in study.state.runs if not run.frugal]  # a frugal one draws nothing
     for bracket, indices, shown in sampler.asked:
         assert len({index // GROUP for index in indices}) == 1
         drawn_in = next(
-            number
-            for number, schedule in enumerate(sizes)
-            if bracket <= schedule.top and indices[0] < schedule.start_size(bracket)
+            run.number
+            for run in full
+            if bracket <= run.schedule.top and indices[0] < run.schedule.start_size(bracket)
         )
         start = indices[0] // GROUP * GROUP
         wanted = {
@@ -101,10 +98,7 @@ def test_a_group_sees_what_the_definition_says(case: Case) -> None:
 def test_counts_are_those_of_any_other_sampler(case: Case) -> None:
     study, _ = played(case)
     plain = case.open()
-    finish(plain, case.objective)
-    for strategy, levels in case.deepenings:
-        plain.deepen(strategy, to=plain.max_budget * case.eta**levels)
-        finish(plain, case.objective)
+    play(case, plain)
     assert study.runs == plain.runs
     assert [key_of(each) for each in study.evaluations] == [
         key_of(each) for each in plain.evaluations

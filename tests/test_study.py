@@ -265,7 +265,7 @@ def test_best_prefers_the_larger_budget_then_bracket_then_index() -> None:
     assert (low.rung, low.bracket, low.index, low.budget) == (0, 0, 0, 1)
     bad: Any
     for bad in (3, True, "0", 0.5):
-        with pytest.raises(InputError, match=r"no rung .*; there are 0 to 2"):
+        with pytest.raises(InputError, match=r"no rung .*: give one from 0 to 2"):
             study.best_at(bad)
 
 
