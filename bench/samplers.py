@@ -36,7 +36,7 @@ PROBLEMS = {
     "lcbench": ("3945", "7593", "34539"),
     "rbv2_xgboost": ("12", "28", "40981"),
 }
-ETA, RUNGS = 3, 4
+ETA, RUNGS = 3, 5
 
 
 def milliseconds(name: str) -> float:
