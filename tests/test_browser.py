@@ -18,6 +18,7 @@ from selenium.webdriver.support.ui import Select
 import deepband
 import hostile
 from deepband.handout import write_report
+from deepband.strategies import NAMES
 from driving import finish, noisy, wait_until
 from serving import serving
 
@@ -140,7 +141,7 @@ def test_cells_fill_while_a_study_runs_and_is_deepened(browser: Browser, tmp_pat
         study = deepband.open_study(place)
         wait_until(lambda: browser.texts("#cell-2-2 span") == ["3 of 3"])
         wait_until(lambda: "done" in browser.find("#state").text)
-        wait_until(lambda: len(browser.all("#quotes > div")) == 3)
+        wait_until(lambda: len(browser.all("#quotes > div")) == len(NAMES))
         assert study.quote("efficient").title in browser.find("#quotes").text
         wait_until(lambda: browser.texts("#count") == ["22 evaluations"])
 
