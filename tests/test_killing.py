@@ -201,6 +201,8 @@ def commit_under_strace(path: Path, *options: str) -> tuple[int, list[str]]:
     )
     assert driver.stdout is not None
     assert driver.stdout.readline() == "ready\n"
+    while state_of(driver.pid) != "S":  # until it waits for its input: then no call comes early
+        time.sleep(0.01)
     trace = Path(f"{path}.trace")
     strace = subprocess.Popen(
         ["strace", "-p", str(driver.pid), "-o", str(trace), *options],
@@ -212,6 +214,11 @@ def commit_under_strace(path: Path, *options: str) -> tuple[int, list[str]]:
     driver.communicate("go\n")
     strace.communicate()
     return driver.returncode, trace.read_text().splitlines()
+
+
+def state_of(pid: int) -> str:
+    """R for a process that runs, S for one that sleeps, and so on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def calls_of_a_commit(path: Path) -> list[tuple[str, int]]:
