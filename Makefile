@@ -13,9 +13,9 @@ demo: .venv/demo
 test: .venv/test
 	$(BIN)/python -m pytest -m "not heavy and not soak"
 
-# Everything that `make test` leaves out, and the laws over many more random inputs.
-test-all: .venv/test-all .venv-peers/made
-	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -m "not soak"
+# `make test`, then all that it leaves out, and the laws again over many more random inputs.
+test-all: test .venv/test-all .venv-peers/made
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -m "(heavy or hypothesis) and not soak"
 
 # Ten thousand kills: hours.
 soak: .venv/test
