@@ -127,8 +127,8 @@ def test_other_settings_are_refused_and_both_are_shown(
     make(path).close()
     with pytest.raises(InputError, match=message):
         deepband.open_study(path, **given)
-    same = {"space": SPACE, "eta": 3, "min_budget": 1.0, "max_budget": 9, "seed": 0}
-    deepband.open_study(path, **same, maximize=False, sampler="uniform")  # type: ignore[arg-type]
+    same: dict[str, Any] = {"space": SPACE, "eta": 3, "min_budget": 1.0, "max_budget": 9, "seed": 0}
+    deepband.open_study(path, **same, maximize=False, sampler="uniform")
 
 
 def test_max_budget_is_compared_with_the_first_run_s(path: Path) -> None:

@@ -56,8 +56,8 @@ def cases(draw: st.DrawFn) -> Case:
     while Schedule.of(eta, 1, eta**top).evaluations > MOST:
         top -= 1
     depth, kept, frugal = top, [], False
-    for strategy, levels in deepenings:
-        levels = 1 if strategy == FRUGAL else levels if frugal else max(1, levels)  # noqa: PLW2901
+    for strategy, wanted in deepenings:
+        levels = 1 if strategy == FRUGAL else wanted if frugal else max(1, wanted)
         if Schedule.of(eta, 1, eta ** (depth + levels)).evaluations <= MOST:
             depth += levels
             kept.append((strategy, levels))

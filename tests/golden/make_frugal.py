@@ -15,7 +15,7 @@ PLACE = Path(__file__).with_name("frugal.json")
 Steps = list[tuple[str, int]]
 """Each deepening by its strategy and how many levels it goes up; 0 fills a level."""
 
-BY_HAND = {
+BY_HAND: dict[str, list[list[float | None]]] = {
     "0": [[0.5], [0.2, 0.3, 0.9]],
     "1": [[None, 0.3, 0.1], [None, 0.3, 0.5]],
 }
@@ -48,8 +48,7 @@ def drawn(seed: str, kind: str) -> oracle.Losses:
 
 
 def by_hand(bracket: int, index: int, rung: int) -> float | None:
-    table: dict[str, list[list[float | None]]] = BY_HAND  # type: ignore[assignment]
-    return table[str(bracket)][index][rung]
+    return BY_HAND[str(bracket)][index][rung]
 
 
 def case(eta: int, top: int, steps: Steps, losses: oracle.Losses) -> dict[str, Any]:

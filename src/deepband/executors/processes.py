@@ -188,7 +188,7 @@ class _Slot:
             return None
         if future is not None:
             future.cancel()
-        pool.stop()  # type: ignore[no-untyped-call]
+        pool.stop()  # type: ignore[no-untyped-call] # Pebble has few types
         thread = threading.Thread(target=pool.join, daemon=True)
         thread.start()
         return thread
@@ -210,7 +210,7 @@ class _Process(ForkServerProcess):
     with the objective, and a script without a guard would run itself anew."""
 
     @staticmethod
-    def _Popen(process_obj: Any) -> Any:  # noqa: N802
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 # the name is multiprocessing's
         original = multiprocessing.spawn.get_preparation_data
 
         def without_main(name: str) -> dict[str, Any]:

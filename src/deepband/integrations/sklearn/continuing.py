@@ -25,7 +25,7 @@ def train(model: Any, calls: int, X: Any, y: Any, classes: Any, given: Any) -> A
     return model
 
 
-class Continued(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class Continued(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # it ships no types
     """Trains a clone of an estimator by `calls` of partial_fit, or a kept one by those that are
     missing, and then is that one."""
 

@@ -29,7 +29,7 @@ from deepband.storage import MemoryStorage
 from deepband.study import Study
 
 
-class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc]
+class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships no types
     """Hyperband over an estimator's parameters, which `deepen` goes on with.
 
     `resource` is what a budget buys: "n_samples", the name of a parameter such as "n_estimators",
