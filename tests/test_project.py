@@ -29,9 +29,10 @@ LAYERS = [
     {"objective", "orphans"},
     {"quote", "explain", "report", "rows", "executors", "observers"},
     {"loop"},
+    {"drawing", "export", "stability", "improving", "importance"},
+    {"plots", "frames", "advice"},
+    {"automatic"},
     {"running"},
-    {"drawing", "export", "stability", "importance"},
-    {"plots", "frames"},
     {"looking"},
     {"study"},
     {"opening", "forecast"},
@@ -54,6 +55,7 @@ PURE = {
     "hyperband",
 }
 PURE |= {"adding", "quote", "explain", "report", "rows", "theory", "export", "texts"}
+PURE |= {"improving", "advice", "automatic"}
 IMPURE = {"random", "secrets", "time", "datetime", "os", "pathlib", "sqlite3"}
 
 

@@ -1,5 +1,6 @@
 """The Hyperband you can deepen."""
 
+from deepband.advice import Advice
 from deepband.errors import (
     BudgetError,
     ClosedError,
@@ -30,6 +31,7 @@ from deepband.study import Study
 __version__ = "0.1.0"
 
 __all__ = [
+    "Advice",
     "BudgetError",
     "ClosedError",
     "Context",

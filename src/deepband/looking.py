@@ -13,6 +13,7 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
+from deepband import advice as advising
 from deepband import explain as explaining
 from deepband import frames, hyperband, report
 from deepband import quote as quoting
@@ -205,6 +206,14 @@ class Looking:
         schedule = hyperband.deepened(self._state, strategy, to)
         quote = quoting.quote(self._state, strategy, schedule)
         return replace(quote, retraining=self.retraining_cost(strategy, schedule))
+
+    def advice(self) -> advising.Advice:
+        """Whether deepening is likely to pay, from the finished run alone: how alike the two top
+        rungs rank configs, what each rung brought, where the best stopped, and the prices."""
+        self._check_done("give advice")
+        advice = advising.advise(self._state)
+        quotes = [self.quote(each.strategy, each.max_budget) for each in advice.quotes]
+        return replace(advice, quotes=tuple(quotes))
 
     def _check_done(self, action: str) -> None:
         if not self.done:

@@ -136,6 +136,23 @@ def quote(state: State, strategy: str, schedule: Schedule | None) -> Quote:
     )
 
 
+def most_of_all_runs(state: State) -> Fraction:
+    """The most that all runs up to the current one, done or not, can cost: what was quoted."""
+    run = state.run
+    known = {cell: len(indices) for cell, indices in run.before.items()}
+    if run.frugal:
+        new: Mapping[Cell, int] = run.counts()
+    else:
+        new = (_least if run.strategy == "efficient" else _most)(run.schedule, known)
+    paid = Counter(
+        cell
+        for cell, results in state.results.items()
+        for told in results.values()
+        if told.origin is None and told.run < run.number
+    )
+    return run.schedule.cost_of(paid) + run.schedule.cost_of(new)
+
+
 def _quote_frugal(state: State, schedule: Schedule) -> Quote:
     """Exact: who goes on is known, and what it is decided by is all that is re-used."""
     order, places = state.frugal_contest()

@@ -1,4 +1,5 @@
-"""What `Study.optimize` does: put an executor, a loop and interrupts together."""
+"""What `Study.optimize` does: put an executor, a loop and interrupts together, for one run or, when
+deepening is automatic, for one after the other."""
 
 from __future__ import annotations
 
@@ -14,11 +15,74 @@ from deepband.objective import Objective, takes_context
 from deepband.outbox import Outbox
 
 if TYPE_CHECKING:
+    from deepband.automatic import Automatic
     from deepband.executors.choosing import Given
     from deepband.study import Study
 
 
 def run_jobs(
+    study: Study,
+    objective: Objective,
+    limits: Limits,
+    automatic: Automatic | None,
+    *,
+    workers: int | None,
+    executor: Given,
+    resources: Mapping[str, float] | None,
+    timeout: Timeout,
+    retries: int,
+    wait: bool,
+    first_failures: int | None,
+    on_record: Callable[[], None] | None,
+) -> None:
+    """Run jobs until the run is done, and with automatic deepening until the advice or a limit says
+    to stay; or until a limit is reached or an interrupt comes."""
+    if workers is not None:
+        _check_whole("workers", workers, 1)
+    _check_whole("retries", retries, 0)
+    if first_failures is not None:
+        _check_whole("first_failures", first_failures, 0)
+    if not callable(timeout):
+        check_seconds("timeout", timeout)
+    if limits.ahead_limit != 0 and study.learns:
+        raise InputError(
+            "work ahead draws the configs of the next run now, and the sampler of this study "
+            "learns until then: leave ahead out."
+        )
+    study.lock()
+    if automatic:
+        automatic.check(study.state)
+
+    def run(first_failures: int | None) -> None:
+        _run_once(
+            study,
+            objective,
+            limits,
+            workers=workers,
+            executor=executor,
+            resources=resources,
+            timeout=timeout,
+            retries=retries,
+            wait=wait,
+            first_failures=first_failures,
+            on_record=on_record,
+        )
+
+    known = _evaluations(study)
+    run(first_failures)
+    while automatic and study.done and not limits.out_of_time():
+        to = automatic.next_budget(study.state)
+        if to is None:
+            return
+        study.deepen(automatic.strategy, to)
+        run(first_failures if _evaluations(study) == known else 0)
+
+
+def _evaluations(study: Study) -> int:
+    return sum(map(len, study.state.results.values()))
+
+
+def _run_once(
     study: Study,
     objective: Objective,
     limits: Limits,
@@ -32,21 +96,7 @@ def run_jobs(
     first_failures: int | None,
     on_record: Callable[[], None] | None,
 ) -> None:
-    """Run jobs until the run is done, a limit is reached or an interrupt comes."""
-    if workers is not None:
-        _check_whole("workers", workers, 1)
-    _check_whole("retries", retries, 0)
-    if first_failures is not None:
-        _check_whole("first_failures", first_failures, 0)
-    if not callable(timeout):
-        check_seconds("timeout", timeout)
-    if limits.ahead_limit != 0 and study.learns:
-        raise InputError(
-            "work ahead draws the configs of the next run now, and the sampler of this study "
-            "learns until then: leave ahead out."
-        )
     with_context = takes_context(objective)
-    study.lock()
     travels = needs_outbox(executor, workers or 0, timeout)
     outbox = Outbox(study.files) if study.lasts or travels else None
     if outbox:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepband import hyperband
 from deepband.adding import facts_to_add, free_place
+from deepband.automatic import read_automatic
 from deepband.errors import ClosedError, InputError, JobError, read_index, shown
 from deepband.executors.base import Timeout
 from deepband.facts import (
@@ -187,6 +188,9 @@ class Study(Looking):
         retries: int = 1,
         max_seconds: float | None = None,
         max_cost: float | None = None,
+        deepen: str | None = None,
+        strategy: str | None = None,
+        max_budget_limit: Budget | None = None,
         ahead: bool = False,
         ahead_limit: float | None = None,
         wait: bool = True,
@@ -216,16 +220,29 @@ class Study(Looking):
         units of budget, beyond `max_cost`. Jobs that workers of a driver that died are still
         running are waited for; without `wait` they are given up and offered again.
 
+        With `deepen="auto"` it goes on by itself: when a run is done and `advice` says so, the
+        study is deepened by `strategy` ("preserving" if left out) and run, as long as max_budget
+        stays within `max_budget_limit`, and all runs of the study together, as quoted, within
+        `max_cost`. One of the two must be given. Decisions follow from what is recorded: called
+        again, it goes on where it was, and does nothing when that was the end.
+
         If the first evaluations of a call all fail (3, or as many as run at once), the
         objective is at fault: it stops with ObjectiveError and records none of them. Where they
         are to be believed, `first_failures=0` records them.
         """
         if ahead_limit is not None and not ahead:
             raise InputError("ahead_limit bounds what ahead=True spends: give both.")
+        automatic = read_automatic(deepen, strategy, max_cost, max_budget_limit)
+        if automatic and ahead:
+            raise InputError(
+                "ahead works for a deepening that is sure to come, and deepen='auto' may end "
+                "without one: leave ahead out."
+            )
         run_jobs(
             self,
             objective,
-            Limits(max_seconds, max_cost, ahead_limit if ahead else 0),
+            Limits(max_seconds, None if automatic else max_cost, ahead_limit if ahead else 0),
+            automatic,
             workers=workers,
             executor=executor,
             resources=resources,

@@ -26,7 +26,7 @@ class Progress:
         self.study = study
         self.live: Live | None = None
         self._start = time.monotonic()
-        self._spent = report.status(study.state).spent
+        self._run, self._spent = study.state.run.number, report.status(study.state).spent
         self._next = self._start + SECONDS_A_LINE
         """When the display is due again."""
         if sys.stdout.isatty():
@@ -77,6 +77,8 @@ class Progress:
         )
 
     def _time_left(self, status: report.Status) -> str:
+        if status.run != self._run:  # it was deepened meanwhile
+            self._run, self._spent, self._start = status.run, status.spent, time.monotonic()
         spent = float(status.spent - self._spent)
         if not spent or status.done:
             return ""

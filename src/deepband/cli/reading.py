@@ -1,4 +1,4 @@
-"""The commands that look: plan, quote, status, best, explain, export, doctor."""
+"""The commands that look: plan, quote, advice, status, best, explain, export, doctor."""
 
 from __future__ import annotations
 
@@ -82,6 +82,14 @@ def quote(study: Path, strategy: str, to: float | None, as_json: bool) -> None:
     """What deepening would re-use, add and cost."""
     quoted = open_existing(study).quote(strategy, to)
     (say_json if as_json else say)(quoted)
+
+
+@main.command()
+@study_argument
+@json_option
+def advice(study: Path, as_json: bool) -> None:
+    """Whether deepening is likely to pay, and why."""
+    (say_json if as_json else say)(open_existing(study).advice())
 
 
 @main.command()

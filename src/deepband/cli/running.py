@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import deepband
+from deepband.automatic import AUTO
 from deepband.checkpoints import KEEP, read_keep, retraining_cost, superfluous
 from deepband.cli.group import (
     BUDGET,
@@ -25,7 +26,7 @@ from deepband.cli.text import describe, say, say_json
 from deepband.errors import InputError
 from deepband.quote import OUTSIDE
 from deepband.samplers import SAMPLERS
-from deepband.strategies import FRUGAL
+from deepband.strategies import FRUGAL, NAMES
 from deepband.study import Study
 
 
@@ -49,6 +50,13 @@ from deepband.study import Study
 @click.option("--first-failures", type=int, help="Stop if so many fail at first; 0: never.")
 @click.option("--max-seconds", type=float, help="Start no job after so long.")
 @click.option("--max-cost", type=float, help="Train no more than so many units of budget.")
+@click.option(
+    "--deepen",
+    type=click.Choice([AUTO]),
+    help="Go on by itself while `deepband advice` says so; --max-cost is then for all runs.",
+)
+@click.option("--max-budget-limit", type=BUDGET, help="The largest max_budget to deepen to.")
+@click.option("--strategy", type=click.Choice(list(NAMES)), help="How.  [default: preserving]")
 @click.option("--ahead", is_flag=True, help="Idle workers begin with the next deepening.")
 @click.option("--ahead-limit", type=float, help="Units of budget to spend ahead.")
 @click.option("--retry-failed", is_flag=True, help="First take back failures not decided on.")
@@ -63,6 +71,9 @@ def run(
     first_failures: int | None,
     max_seconds: float | None,
     max_cost: float | None,
+    deepen: str | None,
+    max_budget_limit: float | None,
+    strategy: str | None,
     executor: str | None,
     ahead: bool,
     ahead_limit: float | None,
@@ -101,6 +112,9 @@ def run(
                 first_failures=first_failures,
                 max_seconds=max_seconds,
                 max_cost=max_cost,
+                deepen=deepen,
+                max_budget_limit=max_budget_limit,
+                strategy=strategy,
                 on_record=progress.show,
             )
         _report_end(study, opened)
@@ -118,7 +132,7 @@ def _report_end(path: Path, study: Study) -> None:
     say(f"run {summary.run}, max_budget {summary.max_budget}: {state}")
     say(describe(study.best))
     if study.done:
-        say(f"Is a larger budget worth it? See: deepband quote {path}")
+        say(f"Is a larger budget worth it? See: deepband advice {path}")
 
 
 @main.command()

@@ -1,0 +1,212 @@
+"""Whether a larger max_budget is likely to pay, from a finished run alone.
+
+Deepen while the best still improves: while the top rung brought it more than a tenth of the spread,
+and more than the noise. Deepen, too, while the two top rungs rank configs differently beyond the
+noise, and where nothing can be told: fewer than two configs are on both, or the best began on the
+top one. Else stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from deepband import hyperband, improving
+from deepband.improving import Gain, Losses
+from deepband.quote import Quote, quote
+from deepband.schedule import as_number
+from deepband.stability import Agreement, agreements
+from deepband.state import State
+from deepband.strategies import Place
+from deepband.texts import html_table
+
+LEAST_GAIN = 0.1
+"""The best still improves if the top rung brought it more than this share of the spread."""
+FEWEST = 2
+"""So many must be on both top rungs for a run to tell that it is enough."""
+# Both are measured by `bench/auto.py`; `docs/decisions.md` has the numbers.
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Whether deepening is likely to pay, and why. Printed, it is a table.
+
+    Gains, the spread and the noise are differences of losses; a positive gain is an improvement,
+    also for those who maximise. What a run is too small to tell is None.
+    """
+
+    deepen: bool
+    reason: str
+    max_budget: int | float
+    best_budget: int | float | None
+    """Where the best config of all stopped."""
+    best_gain: float | None
+    """What its last rung brought it; None if it has been on no other."""
+    judged: Place | None
+    """Who decides, as (bracket, index): the best on the top rung, or of those who came up to it one
+    that is as good within the noise. None if the best began there and is better."""
+    gain: float | None
+    """What the top rung brought that one."""
+    spread: float | None
+    """From the best on the top rung to the median on the rung below."""
+    noise: float
+    """Two losses that are no further apart are not told apart: PASHA's estimate. 0 without a sign
+    of noise."""
+    crossings: int
+    """How many pairs cross back and forth from rung to rung: what the noise is estimated from."""
+    agreement: Agreement | None
+    """How alike the two top rungs rank configs; None if there is one rung."""
+    exchanges: int
+    """How many pairs the two top rungs rank differently, beyond the noise."""
+    gains: tuple[Gain, ...]
+    """What each rung brought, beyond the one below it."""
+    quotes: tuple[Quote, ...]
+    """What each way to go on would cost."""
+
+    def __str__(self) -> str:
+        lines = (f"  {name:14}  {text}" for name, text in self.lines())
+        return "\n".join([self.title, *lines])
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, ("", ""), self.lines())
+
+    @property
+    def title(self) -> str:
+        """The answer, in a line."""
+        return f"{'deepen' if self.deepen else 'stay'} at {self.max_budget:.10g}: {self.reason}"
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The reasons in numbers, and the prices: names and texts."""
+        return [*self._ranks(), *self._gains(), *self._prices()]
+
+    def _ranks(self) -> Iterator[tuple[str, str]]:
+        found = self.agreement
+        if found is not None:
+            tau = "" if found.tau is None else f", Kendall's tau {found.tau:.2f}"
+            yield "on both rungs", f"{found.configs} configs{tau}"
+            yield "exchanges", f"{self.exchanges} pairs beyond the noise"
+        pairs = f"{self.crossings} pairs cross back and forth"
+        yield "noise", f"{self.noise:.4g} ({pairs})"
+
+    def _gains(self) -> Iterator[tuple[str, str]]:
+        for each in self.gains:
+            budgets = " to ".join(f"{budget:.6g}" for budget in each.budgets)
+            best, promoted = _signed(each.incumbent), _signed(each.promoted)
+            yield budgets, f"best {best}, {each.configs} on both {promoted} (median)"
+        if self.spread is not None:
+            yield "spread", f"{self.spread:.4g} from the best to the median of the rung below"
+        if self.best_budget is not None:
+            last = "" if self.best_gain is None else f", {_signed(self.best_gain)} on its last rung"
+            yield "best of all", f"with budget {self.best_budget:.6g}{last}"
+
+    def _prices(self) -> Iterator[tuple[str, str]]:
+        for each in self.quotes:
+            verb = "fill" if each.fills else "to"
+            name = f"{verb} {each.max_budget:.10g}"
+            yield name, f"{each.strategy}, {dict(each.lines())['cost']}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is decided by."""
+
+    high: Losses
+    both: int
+    judged: Place | None
+    gain: float | None
+    spread: float | None
+    noise: float
+    crossings: int
+    exchanges: int
+
+
+def _look(rungs: Sequence[Losses]) -> _Found:
+    low, high = rungs[-2] if len(rungs) > 1 else {}, rungs[-1]
+    noise, crossings = improving.noise(rungs)
+    judged = _judged(low, high, noise)
+    return _Found(
+        high=high,
+        both=sum(place in low for place in high),
+        judged=judged,
+        gain=None if judged is None else low[judged] - high[judged],
+        spread=median(low.values()) - min(high.values()) if low and high else None,
+        noise=noise,
+        crossings=crossings,
+        exchanges=improving.exchanges(low, high, noise),
+    )
+
+
+def advise(state: State) -> Advice:
+    """The advice for a state whose current run is done."""
+    rungs = improving.losses_by_rung(state)
+    found = _look(rungs)
+    deepen, reason = _decide(found)
+    best_budget, best_gain = _best_of_all(rungs, state.run.budgets)
+    return Advice(
+        deepen=deepen,
+        reason=reason,
+        max_budget=as_number(state.schedule.max_budget),
+        best_budget=best_budget,
+        best_gain=best_gain,
+        judged=found.judged,
+        gain=found.gain,
+        spread=found.spread,
+        noise=found.noise,
+        crossings=found.crossings,
+        agreement=agreements(state)[-1] if len(rungs) > 1 else None,
+        exchanges=found.exchanges,
+        gains=improving.gains(rungs, state.run.budgets),
+        quotes=tuple(quote(state, *option) for option in hyperband.options(state)),
+    )
+
+
+def _decide(found: _Found) -> tuple[bool, str]:
+    """The rule, with the reason in words."""
+    gain, spread = found.gain, found.spread
+    if not found.high:
+        return False, "nobody has a finite loss on the top rung"
+    if found.both < FEWEST or gain is None or spread is None:
+        return True, _untold(found)
+    share = f"{100 * gain / spread:.2g} % of the spread" if spread > 0 else f"{gain:.4g}"
+    if gain > max(found.noise, LEAST_GAIN * spread, 0.0):
+        return True, f"the top rung still brought the best {share}"
+    if found.exchanges:
+        return True, "the two top rungs do not agree who is better"
+    return False, f"the top rung brought the best {_little(gain, found.noise, share)}"
+
+
+def _untold(found: _Found) -> str:
+    if found.both < FEWEST:
+        return "too few configs are on both top rungs to tell"
+    return "the best began on the top rung, and nothing shows how it improves"
+
+
+def _little(gain: float, noise: float, share: str) -> str:
+    if gain <= 0:
+        return "nothing"
+    return "no more than the noise" if gain <= noise else f"only {share}"
+
+
+def _judged(low: Losses, high: Losses, noise: float) -> Place | None:
+    """Whose gain on the top rung counts."""
+    order = sorted(high, key=lambda place: (high[place], place))
+    came_up = next((place for place in order if place in low), None)
+    as_good = came_up is not None and high[came_up] - high[order[0]] <= noise
+    return came_up if as_good else None
+
+
+def _best_of_all(
+    rungs: Sequence[Losses], budgets: Sequence[int | float]
+) -> tuple[int | float | None, float | None]:
+    """The budget on which the best config of all stopped, and what that brought it."""
+    told = [(loss, rung, place) for rung, of in enumerate(rungs) for place, loss in of.items()]
+    if not told:
+        return None, None
+    loss, rung, place = min(told)
+    below = rungs[rung - 1].get(place) if rung else None
+    return budgets[rung], None if below is None else below - loss
+
+
+def _signed(gain: float | None) -> str:
+    return "unknown" if gain is None else f"{gain:+.4g}"
