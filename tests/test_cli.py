@@ -84,7 +84,7 @@ def test_run_deepen_and_run_again(folder: Path) -> None:
     out = call(folder, "run", "mlp.study", "train.py:objective", "--max-budget", 9, "--eta", 3)
     assert out.startswith("objective train.py:objective\n")
     assert "run 0, max_budget 9: done" in out
-    assert "deepband quote mlp.study" in out
+    assert "deepband advice mlp.study" in out
     out = call(folder, "quote", "mlp.study", "--strategy", "efficient", "--to", 27)
     assert "deepening 'efficient', max_budget 9 to 27" in out
     assert "max_budget 27: deepband run mlp.study" in call(folder, "deepen", "mlp.study")
