@@ -37,6 +37,7 @@ bench: .venv/bench
 	$(BIN)/python bench/machines.py
 	$(BIN)/python bench/faces.py
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/samplers.py
+	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/auto.py
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/paper.py
 
 clean:

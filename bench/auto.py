@@ -14,8 +14,10 @@ without it.
 cost     of a fresh run at the top
 ratio    what was spent by the least that a fixed max_budget, known in hindsight, needs for no more
          regret: the mean over studies
-mixed    the regret of spending as much on all data sets alike, whatever their runs say: one fixed
-         max_budget, or two neighbouring ones in turn
+         (of a rule that stops early it says little: little was needed for that much regret)
+excess   the regret beyond that of spending as much on all data sets alike, whatever their runs say:
+         at one fixed max_budget, or at two neighbouring ones in turn; with its standard error over
+         data sets
 """
 
 from __future__ import annotations
@@ -26,16 +28,20 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import deepband
 from deepband import Advice, Study
-from deepband.advice import FEWEST, LEAST_GAIN
+from deepband.advice import FEWEST, LEAST_GAIN, decide, look
 from deepband.benchmarks.paper.courses import Draws
 from deepband.benchmarks.yahpo import Problem, Scenario
 from deepband.improving import Losses, losses_by_rung, noise
 from deepband.samplers import Uniform
+
+if TYPE_CHECKING:
+    from deepband.benchmarks.yahpo import Floats
 
 DATA = Path(os.environ.get("YAHPO_DATA") or "../shared/yahpo_data")
 TUNING = {
@@ -53,11 +59,8 @@ def least_gain(threshold: float, fewest: int = FEWEST) -> Rule:
     """Our rule, with other constants."""
 
     def rule(advice: Advice, study: Study) -> bool:
-        too_few = advice.gains[-1].configs < fewest
-        if too_few or advice.gain is None or advice.spread is None:
-            return True
-        improves = advice.gain > max(advice.noise, threshold * advice.spread, 0.0)
-        return improves or advice.exchanges > 0
+        found = look(losses_by_rung(study.state), threshold)
+        return decide(found, threshold, fewest)[0]
 
     return rule
 
@@ -158,7 +161,7 @@ class Simulation:
         going = {name: rule(advice, study) for name, rule in rules.items()}
         return Stop(float(sum(run.cost for run in study.runs)), value, going)
 
-    def course(self, levels: int, scores: np.ndarray) -> Course:
+    def course(self, levels: int, scores: Floats) -> Course:
         study = self.open(self.budgets()[-1 - levels])
         self.finish(study)
         steps = [self.stop(study, RULES)]
@@ -192,28 +195,47 @@ def courses(eta: int, seeds: int, levels: int, share: float) -> Iterator[list[Co
             yield found
 
 
-def rows(
-    found: list[list[Course]], levels: int
-) -> Iterator[tuple[str, float, float, float, float]]:
-    """(rule, cost, regret, ratio, mixed), each a mean over all studies."""
-    numbers: dict[str, list[tuple[float, float, float]]] = {rule: [] for rule in RULES}
-    fixed = []
-    for same in found:
-        best = max(course.best for course in same)
-        for course in same:
-            scale, top = best - course.median, course.fixed[-1].cost
-            fixed.append([(each.cost / top, (best - each.value) / scale) for each in course.fixed])
-            for rule in RULES:
-                end = course.stopped(rule)
-                enough = [each.cost for each in course.fixed if each.value >= end.value]
-                ratio = end.cost / min(enough, default=end.cost)
-                numbers[rule].append((end.cost / top, (best - end.value) / scale, ratio))
-    curve = np.mean(fixed, axis=0)[-1 - levels :]
-    for rule, each in numbers.items():
-        cost, regret, ratio = np.mean(each, axis=0)
-        yield rule, cost, regret, ratio, float(np.interp(cost, curve[:, 0], curve[:, 1]))
-    for budget, (cost, regret) in zip(range(levels, -1, -1), curve, strict=True):
-        yield f"fixed at top / eta^{budget}", cost, regret, 1.0, regret
+def numbers(same: list[Course], end: Callable[[Course], Stop]) -> list[float]:
+    """(cost, regret, ratio): the means over the studies of a data set."""
+    best = max(course.best for course in same)
+    found = []
+    for course in same:
+        stop, top = end(course), course.fixed[-1].cost
+        enough = [each.cost for each in course.fixed if each.value >= stop.value]
+        regret = (best - stop.value) / (best - course.median)
+        found.append((stop.cost / top, regret, stop.cost / min(enough, default=stop.cost)))
+    return [float(each) for each in np.mean(found, axis=0)]
+
+
+def fixed_at(level: int) -> Callable[[Course], Stop]:
+    return lambda course: course.fixed[level]
+
+
+def by(rule: str) -> Callable[[Course], Stop]:
+    return lambda course: course.stopped(rule)
+
+
+def excess(ends: Floats, curve: Floats) -> float:
+    """The regret beyond that of spending as much on all data sets alike; of one row a data set."""
+    cost, regret = ends.mean(axis=0)[:2]
+    costs, regrets = curve.mean(axis=1)[:, :2].T
+    return float(regret - np.interp(cost, costs, regrets))
+
+
+def show(found: list[list[Course]], levels: int) -> None:
+    """Print a line for each rule, and for each fixed max_budget."""
+    reached = range(-1 - levels, 0)
+    curve = np.array([[numbers(same, fixed_at(level)) for same in found] for level in reached])
+    chance = np.random.default_rng(0)
+    samples = chance.integers(len(found), size=(1000, len(found)))
+    for rule in RULES:
+        ends = np.array([numbers(same, by(rule)) for same in found])
+        cost, regret, ratio = ends.mean(axis=0)
+        error = np.std([excess(ends[sample], curve[:, sample]) for sample in samples])
+        beyond = f"{excess(ends, curve):+.3f} +- {error:.3f}"
+        print(f"  {rule:22}  {cost:.3f}  {regret:.3f}   {ratio:.2f}   {beyond}", flush=True)
+    for level, (cost, regret, ratio) in zip(reached, curve.mean(axis=1), strict=True):
+        print(f"  {f'fixed at top / eta^{-1 - level}':22}  {cost:.3f}  {regret:.3f}   {ratio:.2f}")
 
 
 def main() -> None:
@@ -224,10 +246,8 @@ def main() -> None:
         return
     for eta in RUNGS:
         print(f"eta {eta}, {seeds} seeds, from {levels} levels below the top, noise {share}")
-        print(f"  {'rule':22}  cost   regret  ratio  mixed")
-        found = list(courses(eta, seeds, levels, share))
-        for rule, cost, regret, ratio, mixed in rows(found, levels):
-            print(f"  {rule:22}  {cost:.3f}  {regret:.3f}   {ratio:.2f}   {mixed:.3f}", flush=True)
+        print(f"  {'rule':22}  cost   regret  ratio  excess")
+        show(list(courses(eta, seeds, levels, share)), levels)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 Deepen while the best still improves: while the top rung brought it more than a tenth of the spread,
 and more than the noise. Deepen, too, while the two top rungs rank configs differently beyond the
-noise, and where nothing can be told: fewer than two configs are on both, or the best began on the
-top one. Else stay.
+noise, and where nothing can be told: fewer than two configs are on both, or the best, by far, began
+on the top one. Else stay.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Advice:
     best_gain: float | None
     """What its last rung brought it; None if it has been on no other."""
     judged: Place | None
-    """Who decides, as (bracket, index): the best on the top rung, or of those who came up to it one
-    that is as good within the noise. None if the best began there and is better."""
+    """Who decides, as (bracket, index): the best of those who came up to the top rung. None if
+    somebody began there and is better, by more than the noise and a tenth of the spread."""
     gain: float | None
     """What the top rung brought that one."""
     spread: float | None
@@ -108,7 +108,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Found:
     """What is decided by."""
 
     high: Losses
@@ -121,16 +121,18 @@ class _Found:
     exchanges: int
 
 
-def _look(rungs: Sequence[Losses]) -> _Found:
+def look(rungs: Sequence[Losses], least_gain: float = LEAST_GAIN) -> Found:
+    """The numbers that the two top rungs give."""
     low, high = rungs[-2] if len(rungs) > 1 else {}, rungs[-1]
     noise, crossings = improving.noise(rungs)
-    judged = _judged(low, high, noise)
-    return _Found(
+    spread = median(low.values()) - min(high.values()) if low and high else None
+    judged = _judged(low, high, max(noise, least_gain * (spread or 0.0)))
+    return Found(
         high=high,
         both=sum(place in low for place in high),
         judged=judged,
         gain=None if judged is None else low[judged] - high[judged],
-        spread=median(low.values()) - min(high.values()) if low and high else None,
+        spread=spread,
         noise=noise,
         crossings=crossings,
         exchanges=improving.exchanges(low, high, noise),
@@ -140,8 +142,8 @@ def _look(rungs: Sequence[Losses]) -> _Found:
 def advise(state: State) -> Advice:
     """The advice for a state whose current run is done."""
     rungs = improving.losses_by_rung(state)
-    found = _look(rungs)
-    deepen, reason = _decide(found)
+    found = look(rungs)
+    deepen, reason = decide(found)
     best_budget, best_gain = _best_of_all(rungs, state.run.budgets)
     return Advice(
         deepen=deepen,
@@ -161,25 +163,21 @@ def advise(state: State) -> Advice:
     )
 
 
-def _decide(found: _Found) -> tuple[bool, str]:
+def decide(found: Found, least_gain: float = LEAST_GAIN, fewest: int = FEWEST) -> tuple[bool, str]:
     """The rule, with the reason in words."""
     gain, spread = found.gain, found.spread
     if not found.high:
         return False, "nobody has a finite loss on the top rung"
-    if found.both < FEWEST or gain is None or spread is None:
-        return True, _untold(found)
+    if found.both < fewest:
+        return True, "too few configs are on both top rungs to tell"
+    if gain is None or spread is None:
+        return True, "the best began on the top rung, and nothing shows how it improves"
     share = f"{100 * gain / spread:.2g} % of the spread" if spread > 0 else f"{gain:.4g}"
-    if gain > max(found.noise, LEAST_GAIN * spread, 0.0):
+    if gain > max(found.noise, least_gain * spread, 0.0):
         return True, f"the top rung still brought the best {share}"
     if found.exchanges:
         return True, "the two top rungs do not agree who is better"
     return False, f"the top rung brought the best {_little(gain, found.noise, share)}"
-
-
-def _untold(found: _Found) -> str:
-    if found.both < FEWEST:
-        return "too few configs are on both top rungs to tell"
-    return "the best began on the top rung, and nothing shows how it improves"
 
 
 def _little(gain: float, noise: float, share: str) -> str:
@@ -188,11 +186,12 @@ def _little(gain: float, noise: float, share: str) -> str:
     return "no more than the noise" if gain <= noise else f"only {share}"
 
 
-def _judged(low: Losses, high: Losses, noise: float) -> Place | None:
-    """Whose gain on the top rung counts."""
+def _judged(low: Losses, high: Losses, width: float) -> Place | None:
+    """Whose gain on the top rung counts: the best of those who came up to it, unless one who began
+    there is better by more than a width."""
     order = sorted(high, key=lambda place: (high[place], place))
     came_up = next((place for place in order if place in low), None)
-    as_good = came_up is not None and high[came_up] - high[order[0]] <= noise
+    as_good = came_up is not None and high[came_up] - high[order[0]] <= width
     return came_up if as_good else None
 
 
