@@ -226,6 +226,17 @@ def test_the_texts_show_the_quote_that_their_code_prints(
     assert "\n".join(f"    {line}" for line in quote) in (ROOT / name).read_text()
 
 
+def test_the_page_on_advice_shows_what_its_code_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "advice.md"
+    run_code_of(page)
+    *advice, reached = capsys.readouterr().out.splitlines()
+    assert "\n".join(f"    {line}" for line in advice) in page.read_text()
+    assert f"# {reached}\n" in page.read_text()
+
+
 def test_the_page_on_schedules_shows_the_losses_that_its_code_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
