@@ -37,7 +37,7 @@ class Folder(NamedTuple):
         """The folder, new or with what was done before with the same settings."""
         wanted, place = settings.describe(), path / "settings.json"
         if place.exists():
-            _check_same(place, wanted)
+            check_same(place, wanted)
         elif path.exists() and any(path.iterdir()):
             raise InputError(f"{path} holds other files: give a folder that is new or empty.")
         for study in settings.studies:
@@ -69,7 +69,7 @@ class Folder(NamedTuple):
 
     def write_part(self, unit: Unit, rows: Iterable[Row]) -> None:
         ordered = sorted(rows, key=_order)
-        write_whole(self.part(unit), _parquet(_table(ordered)))
+        write_whole(self.part(unit), as_parquet(as_table(ordered, Row)))
 
     def file(self, study: str) -> Path:
         """The one with all rows of a study."""
@@ -83,7 +83,7 @@ class Folder(NamedTuple):
         whole = pa.concat_tables([parquet.read_table(self.part(unit)) for unit in units])
         if study == PAPER:
             whole = whole.select(PAPER_COLUMNS)
-        write_whole(self.file(study), _parquet(whole.combine_chunks()))
+        write_whole(self.file(study), as_parquet(whole.combine_chunks()))
 
 
 def read_columns(path: Path) -> dict[str, NDArray[Any]]:
@@ -98,16 +98,18 @@ def _order(row: Row) -> tuple[Any, ...]:
     return row.seed, row.first_budget, row.max_budget, METHODS.index(row.method), row.runs
 
 
-def _table(rows: Sequence[Row]) -> pa.Table:
+def as_table(rows: Sequence[NamedTuple], kind: type[NamedTuple]) -> pa.Table:
+    """Rows of a kind by column, which have types though there be no rows."""
     import pyarrow as pa
 
     kinds = {str: pa.string(), int: pa.int32(), float: pa.float64()}
-    fields = [(name, kinds[kind]) for name, kind in get_type_hints(Row).items()]
-    columns = [list(column) for column in zip(*rows, strict=True)]
+    fields = [(name, kinds[hint]) for name, hint in get_type_hints(kind).items()]
+    columns = [[row[number] for row in rows] for number in range(len(fields))]
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def _parquet(table: pa.Table) -> bytes:
+def as_parquet(table: pa.Table) -> bytes:
+    """A table as the content of a file."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -123,7 +125,8 @@ def write_whole(place: Path, content: bytes) -> None:
     draft.replace(place)
 
 
-def _check_same(place: Path, wanted: dict[str, Any]) -> None:
+def check_same(place: Path, wanted: dict[str, Any]) -> None:
+    """Raise an InputError unless results were begun with the same settings."""
     try:
         kept = json.loads(place.read_text())
     except ValueError as error:

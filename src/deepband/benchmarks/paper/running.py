@@ -7,12 +7,13 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 from deepband.benchmarks.paper.courses import Draws, walk
 from deepband.benchmarks.paper.results import Folder
@@ -20,17 +21,25 @@ from deepband.benchmarks.paper.settings import Unit
 from deepband.benchmarks.yahpo import Scenario
 from deepband.errors import DeepbandError
 
+Item = TypeVar("Item")
+
 
 def run_units(folder: Folder, data: Path, units: Sequence[Unit], workers: int) -> Iterator[Unit]:
     """Do the units and keep their parts; yields each as it is done."""
+    return in_processes(partial(run_unit, folder, data), units, workers)
+
+
+def in_processes(
+    work: Callable[[Item], Item], items: Sequence[Item], workers: int
+) -> Iterator[Item]:
+    """Do something with each of the items, side by side; yields each as it is done."""
     if workers == 1:
-        for unit in units:
-            yield run_unit(folder, data, unit)
+        yield from map(work, items)
         return
     others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _follow_the_driver)
     try:
-        futures = [pool.submit(run_unit, folder, data, unit) for unit in units]
+        futures = [pool.submit(work, item) for item in items]
         for future in as_completed(futures):
             yield future.result()
     except BrokenProcessPool as error:

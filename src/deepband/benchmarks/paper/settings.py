@@ -111,7 +111,7 @@ class Settings:
                 )
 
     def _scenario(self, name: str) -> Scenario:
-        return _read(self.data, name)
+        return read_scenario(self.data, name)
 
     def _describe(self, name: str) -> dict[str, Any]:
         scenario = self._scenario(name)
@@ -123,14 +123,16 @@ class Settings:
                 str(eta): [as_number(each) for each in paper_courses(name, eta)[0]]
                 for eta in self.etas
             },
-            "files": {file: _digest(scenario.folder / file) for file in FILES},
+            "files": {file: digest(scenario.folder / file) for file in FILES},
         }
 
 
 @cache
-def _read(data: Path, name: str) -> Scenario:
+def read_scenario(data: Path, name: str) -> Scenario:
+    """A scenario, read once by each process."""
     return Scenario(data, name)
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """What tells the content of a file from any other."""
     return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()

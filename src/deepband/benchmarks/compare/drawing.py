@@ -1,0 +1,86 @@
+"""Anytime curves, drawn: regret against budget spent, with intervals over data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deepband.benchmarks.compare.curves import Curves
+from deepband.benchmarks.compare.deciding import RULES
+from deepband.benchmarks.compare.ledger import FULL_RUNS
+from deepband.benchmarks.compare.methods import BASE, GUESSES, PEERS, SAMPLED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = {
+    "uniform": "#000000",
+    "tpe": "#0072b2",
+    "forest": "#009e73",
+    "de": "#e69f00",
+    "prior": "#cc79a7",
+    "frugal": "#d55e00",
+    "random": "#999999",
+    "optuna": "#56b4e9",
+    "smac": "#8b4513",
+}
+"""By the first word of a name (Okabe and Ito); a rule has Matplotlib's next one."""
+FIRST = 0.05
+SPENT = np.geomspace(FIRST, FULL_RUNS, 60)
+FLOOR = 1e-3
+"""Below it a regret is not drawn on a logarithmic axis."""
+
+
+def panels() -> Mapping[str, Sequence[str]]:
+    """Which methods are drawn together."""
+    right, *small = GUESSES.values()
+    rows = {"first guess right": [*(f"{name}{right}" for name in SAMPLED), *PEERS]}
+    for ending in small:
+        names = [f"{name}{ending}" for name in (*SAMPLED, "frugal")]
+        rows[f"too small by {ending[1:]}"] = [BASE, *names]
+    rows[f"too small by {small[-1][1:]}"] = [*rows[f"too small by {small[-1][1:]}"], *RULES]
+    return rows
+
+
+def draw_curves(curves: Curves, place: Path) -> None:
+    """A row for each first guess; a column for all data sets and for each scenario."""
+    from matplotlib.figure import Figure
+
+    scenarios = [None, *dict.fromkeys(scenario for scenario, _ in curves.pairs)]
+    rows = panels()
+    figure = Figure(figsize=(4.5 * len(scenarios), 3.6 * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), len(scenarios), squeeze=False, sharex=True)
+    for line, (title, names) in zip(grid, rows.items(), strict=True):
+        for ax, scenario in zip(line, scenarios, strict=True):
+            drawn = [name for name in names if name in curves.methods]
+            _panel(ax, curves, scenario, drawn)
+            ax.set(title=f"{scenario or 'all data sets'}, {title}")
+        line[0].set_ylabel("regret")
+        if line[0].lines:
+            line[0].legend(fontsize="x-small", loc="lower left")
+    for ax in grid[-1]:
+        ax.set_xlabel("budget spent, in full runs")
+    figure.savefig(place, dpi=110, metadata={"Software": None})
+
+
+def _panel(ax: Axes, curves: Curves, scenario: str | None, names: Sequence[str]) -> None:
+    for name in names:
+        mean, low, high = curves.band(name, scenario, SPENT)
+        colour = COLOURS.get(name.split("-")[0])
+        style = "--" if name in PEERS and not name.endswith("-random") else "-"
+        style = ":" if name.endswith("random") else style
+        (line,) = ax.plot(SPENT, mean.clip(FLOOR), style, color=colour, label=name, linewidth=1.4)
+        if not np.isnan(low).any():
+            ax.fill_between(
+                SPENT,
+                low.clip(FLOOR),
+                high.clip(FLOOR),
+                color=line.get_color(),
+                alpha=0.08,
+                linewidth=0,
+            )
+    ax.set(xscale="log", yscale="log")
+    ax.axvline(1, color="#bbbbbb", linewidth=0.8)

@@ -1,0 +1,68 @@
+"""The whole comparison: play what is missing, then make the results, the tables and the figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from deepband.benchmarks.compare.curves import Curves
+from deepband.benchmarks.compare.drawing import draw_curves
+from deepband.benchmarks.compare.references import reference
+from deepband.benchmarks.compare.results import Folder
+from deepband.benchmarks.compare.running import play_unit
+from deepband.benchmarks.compare.settings import Settings
+from deepband.benchmarks.compare.tables import report
+from deepband.benchmarks.paper.making import NEEDED
+from deepband.benchmarks.paper.results import read_columns, write_whole
+from deepband.benchmarks.paper.running import in_processes
+from deepband.errors import DeepbandError
+
+
+def make(
+    settings: Settings, out: Path, workers: int, show: Callable[[int, int], None]
+) -> dict[str, str]:
+    """Make everything in the folder `out`, and go on with what is there already.
+
+    `show` is told how many units are done of how many. Returns the files that were made, each
+    with what it holds.
+    """
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise DeepbandError(
+            f"a comparison needs {', '.join(missing)}: pip install 'deepband[paper]'"
+        )
+    try:
+        folder = Folder.prepare(out, settings)
+        _play(folder, settings, workers, show)
+        return _present(folder, settings)
+    except OSError as error:
+        raise DeepbandError(f"cannot write results to {out}: {error}.") from error
+
+
+def _play(
+    folder: Folder, settings: Settings, workers: int, show: Callable[[int, int], None]
+) -> None:
+    units = list(settings.units())
+    left = [unit for unit in units if not folder.has(unit)]
+    before = len(units) - len(left)
+    show(before, len(units))
+    play = partial(play_unit, folder, settings)
+    for number, _ in enumerate(in_processes(play, left, workers), start=1):
+        show(before + number, len(units))
+
+
+def _present(folder: Folder, settings: Settings) -> dict[str, str]:
+    """Tables and figure of all methods that have played everywhere, now or before."""
+    methods = folder.collect(settings.problems)
+    references = {pair: reference(folder.path, settings.data, *pair) for pair in settings.problems}
+    curves = Curves(read_columns(folder.file), references)
+    tables, figure = folder.path / "tables.md", folder.path / "curves.png"
+    write_whole(tables, report(curves).encode())
+    draw_curves(curves, figure)
+    return {
+        str(folder.file): f"{len(methods)} methods on {len(curves.pairs)} data sets",
+        str(tables): "answers and tables",
+        str(figure): "regret against budget",
+    }

@@ -1,0 +1,44 @@
+"""SMAC's side of the comparison: a program that runs where SMAC is installed, and needs nothing of
+ours. The first line that it reads is the task; then it writes a config and its budget, and reads
+the loss, line by line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def main() -> None:
+    """Optimise by asking whoever started this program."""
+    questions, sys.stdout = sys.stdout, sys.stderr  # SMAC may print what it likes
+    from ConfigSpace import Configuration, ConfigurationSpace
+    from smac import MultiFidelityFacade, Scenario
+
+    task: dict[str, Any] = json.loads(sys.stdin.readline())
+
+    def train(config: Configuration, seed: int, budget: float) -> float:
+        print(json.dumps([plain(config), budget]), file=questions, flush=True)
+        return float(sys.stdin.readline())
+
+    scenario = Scenario(
+        ConfigurationSpace.from_serialized_dict(task["space"]),
+        deterministic=True,
+        n_trials=task["n_trials"],
+        min_budget=1,
+        max_budget=task["max_budget"],
+        seed=task["seed"],
+    )
+    MultiFidelityFacade(scenario, train, logging_level=False).optimize()
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """A config without NumPy's types."""
+    return {
+        name: value.item() if hasattr(value, "item") else value
+        for name, value in dict(config).items()
+    }
+
+
+if __name__ == "__main__":
+    main()

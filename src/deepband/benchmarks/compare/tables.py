@@ -1,0 +1,106 @@
+"""What the results say, in words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from deepband.benchmarks.compare.comparing import (
+    AS_GOOD,
+    Duel,
+    Ending,
+    Standing,
+    against_peers,
+    endings,
+    standings,
+)
+from deepband.benchmarks.compare.curves import Curves
+from deepband.benchmarks.compare.ledger import FULL_RUNS
+from deepband.benchmarks.compare.methods import BASE
+from deepband.benchmarks.paper.comparing import Difference
+from deepband.benchmarks.paper.tables import markdown
+
+MARKS = (1, FULL_RUNS)
+"""The budgets of the tables, in full runs."""
+
+
+def report(curves: Curves) -> str:
+    """Everything as a page of Markdown."""
+    parts = [
+        f"{len(curves.pairs)} data sets, {len(curves.seeds)} seeds. Regret: 0 is the best that is "
+        "known of a data set, 1 the median config by chance; means, with 95 % intervals over data "
+        "sets. p: Wilcoxon's test on means over seeds, with Holm's correction within a table.",
+    ]
+    for runs in MARKS:
+        found = standings(curves, runs)
+        parts += [f"### When {_runs(runs)} spent", _answer(found), _standing_table(found)]
+    fought = against_peers(curves, FULL_RUNS)
+    if fought:
+        parts += [
+            f"### Our samplers beside other tools, when {_runs(FULL_RUNS)} spent",
+            "\n".join(answer_peers(fought)),
+            markdown("ours, peer, difference, p, ours is", map(_duel_row, fought)),
+        ]
+    ended = endings(curves)
+    if ended:
+        parts += [
+            "### Where to end",
+            "Spent in full runs. In hindsight: on each data set the cheapest first guess whose "
+            f"regret is within {AS_GOOD} of the lowest.",
+            markdown("method, spent, regret, times the best guess's budget", map(_end_row, ended)),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def answer_peers(fought: Sequence[Duel]) -> Iterator[str]:
+    """A line a peer: who of ours is better, and who is worse."""
+    for peer in dict.fromkeys(duel.other for duel in fought):
+        said = [
+            f"{', '.join(names)} {verdict}"
+            for verdict in ("better", "worse", "open")
+            if (names := [d.method for d in fought if (d.other, d.verdict) == (peer, verdict)])
+        ]
+        yield f"- Beside {peer}: {'; '.join(said)}."
+
+
+def _answer(found: Sequence[Standing]) -> str:
+    best = min(found, key=lambda each: each.regret.mean)
+    better, worse = (
+        [each.method for each in found if each.duel and each.duel.verdict == verdict]
+        for verdict in ("better", "worse")
+    )
+    return (
+        f"Lowest regret: {best.method}. Better than {BASE}: {', '.join(better) or 'nobody'}. "
+        f"Worse: {', '.join(worse) or 'nobody'}."
+    )
+
+
+def _standing_table(found: Sequence[Standing]) -> str:
+    scenarios = ", ".join(found[0].by_scenario)
+    header = f"method, regret, {scenarios}, spent, against {BASE}, p, it is"
+    return markdown(header, map(_standing_row, found))
+
+
+def _standing_row(each: Standing) -> list[str]:
+    duel = each.duel
+    tested = [_shown(duel.difference), f"{duel.p:.2g}", duel.verdict] if duel else ["", "", ""]
+    shares = [f"{share:z.3f}" for share in each.by_scenario.values()]
+    mean, low, high = each.regret[:3]
+    regret = f"{mean:z.3f} ({low:z.3f} to {high:z.3f})"
+    return [each.method, regret, *shares, f"{each.spent:.2f}", *tested]
+
+
+def _duel_row(duel: Duel) -> list[str]:
+    return [duel.method, duel.other, _shown(duel.difference), f"{duel.p:.2g}", duel.verdict]
+
+
+def _end_row(each: Ending) -> list[str]:
+    return [each.method, f"{each.spent:.3f}", f"{each.regret:z.3f}", f"{each.times:.2f}"]
+
+
+def _shown(difference: Difference) -> str:
+    mean, low, high = difference[:3]
+    return f"{mean:+z.3f} ({low:+z.3f} to {high:+z.3f})"
+
+
+def _runs(runs: float) -> str:
+    return "one full run is" if runs == 1 else f"{runs:g} full runs are"
