@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deepband.benchmarks.compare.curves import Curves, Floats
+from deepband.benchmarks.compare.curves import Band, Curves, Floats
 from deepband.benchmarks.compare.methods import BASE, ENDING, ONCE, PEERS, SAMPLED
 from deepband.benchmarks.paper.comparing import Difference
 
@@ -37,28 +37,32 @@ class Standing(NamedTuple):
     """A method when so many full runs are spent."""
 
     method: str
-    regret: Difference
-    """Its mean and interval over data sets."""
+    regret: Band
+    """Over data sets."""
     by_scenario: dict[str, float]
-    spent: float
-    """On average, by those that end earlier too."""
     duel: Duel | None
     """Against the base."""
 
 
-def standings(curves: Curves, runs: float) -> list[Standing]:
-    """All methods, in the order of the results."""
-    others = [name for name in curves.methods if name != BASE]
-    fought = duels(curves, runs, [(name, BASE) for name in others])
+def standings(curves: Curves, runs: float, methods: Sequence[str]) -> list[Standing]:
+    """Those of some methods that have played, in their order."""
+    played = [name for name in methods if name in curves.methods]
+    fought = duels(curves, runs, [(name, BASE) for name in played if name != BASE])
     of = {duel.method: duel for duel in fought}
-    scenarios = list(dict.fromkeys(scenario for scenario, _ in curves.pairs))
-    found = []
-    for name in curves.methods:
-        means = _means(curves, name, runs)
-        shares = {each: float(means[curves.of_scenario(each)].mean()) for each in scenarios}
-        spent = float(np.minimum(curves.ends(name), runs).mean())
-        found.append(Standing(name, Difference.of(means), shares, spent, of.get(name)))
-    return found
+    return [
+        Standing(
+            name,
+            Band.of(_means(curves, name, runs)),
+            _by_scenario(curves, _means(curves, name, runs)),
+            of.get(name),
+        )
+        for name in played
+    ]
+
+
+def _by_scenario(curves: Curves, means: Floats) -> dict[str, float]:
+    scenarios = dict.fromkeys(scenario for scenario, _ in curves.pairs)
+    return {each: float(means[curves.of_scenario(each)].mean()) for each in scenarios}
 
 
 def against_peers(curves: Curves, runs: float) -> list[Duel]:

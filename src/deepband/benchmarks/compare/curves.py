@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepband.benchmarks.compare.references import Reference
-from deepband.benchmarks.paper.comparing import Columns, Difference
+from deepband.benchmarks.paper.comparing import Columns
 
 Floats: TypeAlias = NDArray[np.float64]
 Pair: TypeAlias = tuple[str, str]
@@ -30,6 +30,25 @@ class Curve(NamedTuple):
         """The regret when so much is spent."""
         found = np.searchsorted(self.spent, spent * (1 + 1e-9), side="right")
         return np.concatenate([[1.0], self.regret])[found]
+
+
+class Band(NamedTuple):
+    """Means and the ends of their 95 % intervals, which are NaN for a single data set."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, values: Floats) -> Band:
+        """Of the rows of a matrix, column by column."""
+        from scipy import stats
+
+        count, mean = len(values), values.mean(axis=0)
+        if count < 2:
+            return cls(mean, mean * np.nan, mean * np.nan)
+        half = stats.t.ppf(0.975, count - 1) * values.std(axis=0, ddof=1) / np.sqrt(count)
+        return cls(mean, mean - half, mean + half)
 
 
 class Curves:
@@ -75,11 +94,9 @@ class Curves:
         """Which data sets are of a scenario; all of them for none."""
         return np.array([scenario in (None, pair[0]) for pair in self.pairs])
 
-    def band(self, method: str, scenario: str | None, spent: Floats) -> tuple[Floats, ...]:
-        """The mean over data sets and seeds, and the ends of its 95 % interval over data sets."""
-        means = self.along(method, spent).mean(axis=1)[self.of_scenario(scenario)]
-        found = [Difference.of(column)[:3] for column in means.T]
-        return tuple(np.array(found).T)
+    def band(self, method: str, scenario: str | None, spent: Floats) -> Band:
+        """The mean over data sets and seeds, and its interval over data sets."""
+        return Band.of(self.along(method, spent).mean(axis=1)[self.of_scenario(scenario)])
 
 
 def _scales(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import numpy as np
 from deepband.benchmarks.compare.curves import Curves
 from deepband.benchmarks.compare.deciding import RULES
 from deepband.benchmarks.compare.ledger import FULL_RUNS
-from deepband.benchmarks.compare.methods import BASE, GUESSES, PEERS, SAMPLED
+from deepband.benchmarks.compare.methods import BASE, GUESSES, PEERS, RIGHT, SMALL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,14 +34,14 @@ FLOOR = 1e-3
 """Below it a regret is not drawn on a logarithmic axis."""
 
 
-def panels() -> Mapping[str, Sequence[str]]:
-    """Which methods are drawn together."""
-    right, *small = GUESSES.values()
-    rows = {"first guess right": [*(f"{name}{right}" for name in SAMPLED), *PEERS]}
-    for ending in small:
-        names = [f"{name}{ending}" for name in (*SAMPLED, "frugal")]
-        rows[f"too small by {ending[1:]}"] = [BASE, *names]
-    rows[f"too small by {small[-1][1:]}"] = [*rows[f"too small by {small[-1][1:]}"], *RULES]
+def panels() -> dict[str, list[str]]:
+    """Which methods are drawn together: a panel for each first guess."""
+    rows = {"first guess right": list(RIGHT)}
+    for ending in GUESSES.values():
+        if ending:
+            own = [name for name in SMALL if name.endswith(ending)]
+            rows[f"too small by {ending[1:]}"] = [BASE, *own]
+    rows[list(rows)[-1]] += RULES  # which start with the smallest guess
     return rows
 
 
@@ -69,9 +69,8 @@ def draw_curves(curves: Curves, place: Path) -> None:
 def _panel(ax: Axes, curves: Curves, scenario: str | None, names: Sequence[str]) -> None:
     for name in names:
         mean, low, high = curves.band(name, scenario, SPENT)
-        colour = COLOURS.get(name.split("-")[0])
-        style = "--" if name in PEERS and not name.endswith("-random") else "-"
-        style = ":" if name.endswith("random") else style
+        colour = COLOURS.get(name.partition("-")[0])
+        style = ":" if name.endswith("random") else "--" if name in PEERS else "-"
         (line,) = ax.plot(SPENT, mean.clip(FLOOR), style, color=colour, label=name, linewidth=1.4)
         if not np.isnan(low).any():
             ax.fill_between(

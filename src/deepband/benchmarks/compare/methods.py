@@ -28,6 +28,12 @@ PEERS = ("random", "optuna-random", "optuna-tpe", "smac")
 ONCE = "once"
 ENDING = (*(f"{ONCE}{ending}" for ending in GUESSES.values()), *RULES)
 """Those that end before the budget is spent."""
+RIGHT = (*SAMPLED, *PEERS)
+"""Those that know the right max_budget."""
+SMALL = tuple(
+    f"{name}{ending}" for ending in GUESSES.values() if ending for name in (*SAMPLED, "frugal")
+)
+"""Those whose first guess is too small, and who go deeper until it is right."""
 
 
 def _ours() -> Iterator[tuple[str, Method]]:

@@ -15,12 +15,13 @@ from deepband.benchmarks.compare.comparing import (
 )
 from deepband.benchmarks.compare.curves import Curves
 from deepband.benchmarks.compare.ledger import FULL_RUNS
-from deepband.benchmarks.compare.methods import BASE
+from deepband.benchmarks.compare.methods import BASE, RIGHT, SMALL
 from deepband.benchmarks.paper.comparing import Difference
 from deepband.benchmarks.paper.tables import markdown
 
 MARKS = (1, FULL_RUNS)
 """The budgets of the tables, in full runs."""
+GROUPS = {"First guess right": RIGHT, "First guess too small": SMALL}
 
 
 def report(curves: Curves) -> str:
@@ -31,12 +32,18 @@ def report(curves: Curves) -> str:
         "sets. p: Wilcoxon's test on means over seeds, with Holm's correction within a table.",
     ]
     for runs in MARKS:
-        found = standings(curves, runs)
-        parts += [f"### When {_runs(runs)} spent", _answer(found), _standing_table(found)]
+        for title, names in GROUPS.items():
+            found = standings(curves, runs, names)
+            if found:
+                parts += [
+                    f"### {title}, {_runs(runs)} spent",
+                    _answer(found),
+                    _standing_table(found),
+                ]
     fought = against_peers(curves, FULL_RUNS)
     if fought:
         parts += [
-            f"### Our samplers beside other tools, when {_runs(FULL_RUNS)} spent",
+            f"### Our samplers beside other tools, {_runs(FULL_RUNS)} spent",
             "\n".join(answer_peers(fought)),
             markdown("ours, peer, difference, p, ours is", map(_duel_row, fought)),
         ]
@@ -63,7 +70,7 @@ def answer_peers(fought: Sequence[Duel]) -> Iterator[str]:
 
 
 def _answer(found: Sequence[Standing]) -> str:
-    best = min(found, key=lambda each: each.regret.mean)
+    best = min(found, key=lambda each: float(each.regret.mean))
     better, worse = (
         [each.method for each in found if each.duel and each.duel.verdict == verdict]
         for verdict in ("better", "worse")
@@ -76,7 +83,7 @@ def _answer(found: Sequence[Standing]) -> str:
 
 def _standing_table(found: Sequence[Standing]) -> str:
     scenarios = ", ".join(found[0].by_scenario)
-    header = f"method, regret, {scenarios}, spent, against {BASE}, p, it is"
+    header = f"method, regret, {scenarios}, against {BASE}, p, it is"
     return markdown(header, map(_standing_row, found))
 
 
@@ -84,9 +91,9 @@ def _standing_row(each: Standing) -> list[str]:
     duel = each.duel
     tested = [_shown(duel.difference), f"{duel.p:.2g}", duel.verdict] if duel else ["", "", ""]
     shares = [f"{share:z.3f}" for share in each.by_scenario.values()]
-    mean, low, high = each.regret[:3]
+    mean, low, high = map(float, each.regret)
     regret = f"{mean:z.3f} ({low:z.3f} to {high:z.3f})"
-    return [each.method, regret, *shares, f"{each.spent:.2f}", *tested]
+    return [each.method, regret, *shares, *tested]
 
 
 def _duel_row(duel: Duel) -> list[str]:
@@ -103,4 +110,4 @@ def _shown(difference: Difference) -> str:
 
 
 def _runs(runs: float) -> str:
-    return "one full run is" if runs == 1 else f"{runs:g} full runs are"
+    return "one full run" if runs == 1 else f"{runs:g} full runs"
