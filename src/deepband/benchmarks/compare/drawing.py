@@ -26,12 +26,13 @@ COLOURS = {
     "random": "#999999",
     "optuna": "#56b4e9",
     "smac": "#8b4513",
+    "pasha": "#882255",
 }
-"""By the first word of a name (Okabe and Ito); a rule has Matplotlib's next one."""
+"""By the first word of a name (most by Okabe and Ito); any other has Matplotlib's next one."""
 FIRST = 0.05
 SPENT = np.geomspace(FIRST, FULL_RUNS, 60)
-FLOOR = 1e-3
-"""Below it a regret is not drawn on a logarithmic axis."""
+SHOWN = 0.01, 2.0
+"""The regrets that are drawn."""
 
 
 def panels() -> dict[str, list[str]]:
@@ -68,18 +69,12 @@ def draw_curves(curves: Curves, place: Path) -> None:
 
 def _panel(ax: Axes, curves: Curves, scenario: str | None, names: Sequence[str]) -> None:
     for name in names:
-        mean, low, high = curves.band(name, scenario, SPENT)
+        band = curves.band(name, scenario, SPENT)
+        mean, low, high = (each.clip(*SHOWN) for each in band)
         colour = COLOURS.get(name.partition("-")[0])
-        style = ":" if name.endswith("random") else "--" if name in PEERS else "-"
-        (line,) = ax.plot(SPENT, mean.clip(FLOOR), style, color=colour, label=name, linewidth=1.4)
-        if not np.isnan(low).any():
-            ax.fill_between(
-                SPENT,
-                low.clip(FLOOR),
-                high.clip(FLOOR),
-                color=line.get_color(),
-                alpha=0.08,
-                linewidth=0,
-            )
-    ax.set(xscale="log", yscale="log")
+        style = ":" if name.endswith("random") or name == BASE else "--" if name in PEERS else "-"
+        (line,) = ax.plot(SPENT, mean, style, color=colour, label=name, linewidth=1.4)
+        shade = line.get_color()
+        ax.fill_between(SPENT, low, high, color=shade, alpha=0.06, linewidth=0)
+    ax.set(xscale="log", yscale="log", ylim=SHOWN)
     ax.axvline(1, color="#bbbbbb", linewidth=0.8)

@@ -5,6 +5,7 @@ the loss, line by line."""
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -19,7 +20,10 @@ def main() -> None:
 
     def train(config: Configuration, seed: int, budget: float) -> float:
         print(json.dumps([plain(config), budget]), file=questions, flush=True)
-        return float(sys.stdin.readline())
+        answer = sys.stdin.readline()
+        if not answer:  # whoever asked is gone, and an exception would be a failed trial
+            os._exit(1)
+        return float(answer)
 
     scenario = Scenario(
         ConfigurationSpace.from_serialized_dict(task["space"]),
