@@ -24,7 +24,7 @@ from deepband.benchmarks.compare.comparing import (
     standings,
 )
 from deepband.benchmarks.compare.curves import Band, Curves
-from deepband.benchmarks.compare.deciding import ranks_differ
+from deepband.benchmarks.compare.deciding import RULES, ranks_differ
 from deepband.benchmarks.compare.drawing import draw_curves, panels
 from deepband.benchmarks.compare.instances import INSTANCES, REPORTING, TUNING
 from deepband.benchmarks.compare.ledger import Ledger, SpentError, Task
@@ -146,8 +146,9 @@ def test_smac_plays_in_an_environment_of_its_own() -> None:
 
 def test_every_method_stands_in_one_table() -> None:
     assert sorted(METHODS) == sorted([*RIGHT, *SMALL, *methods.ENDING])
-    drawn = {name for names in panels().values() for name in names}
-    assert drawn == {*RIGHT, *SMALL, "pasha"}
+    drawn = {name for names in panels(METHODS).values() for name in names}
+    assert drawn == {*RIGHT, *SMALL, *RULES}
+    assert panels(["once"]) == {}
 
 
 @needs_data
@@ -349,7 +350,7 @@ def test_the_page_says_where_a_peer_is_better() -> None:
 
 
 def test_the_curves_are_drawn(tmp_path: Path) -> None:
-    draw_curves(made(pasha={0.3: 0.8}), tmp_path / "curves.png")
+    assert draw_curves(made(pasha={0.3: 0.8}), tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
 
 

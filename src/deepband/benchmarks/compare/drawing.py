@@ -35,36 +35,39 @@ SHOWN = 0.01, 2.0
 """The regrets that are drawn."""
 
 
-def panels() -> dict[str, list[str]]:
-    """Which methods are drawn together: a panel for each first guess."""
+def panels(methods: Sequence[str]) -> dict[str, list[str]]:
+    """Which of the methods are drawn together: a panel for each first guess, if it has any."""
     rows = {"first guess right": list(RIGHT)}
     for ending in GUESSES.values():
         if ending:
-            own = [name for name in SMALL if name.endswith(ending)]
-            rows[f"too small by {ending[1:]}"] = [BASE, *own]
+            rows[f"too small by {ending[1:]}"] = [n for n in SMALL if n.endswith(ending)]
     rows[list(rows)[-1]] += RULES  # which start with the smallest guess
-    return rows
+    found = {title: [n for n in names if n in methods] for title, names in rows.items()}
+    return {title: names for title, names in found.items() if names}
 
 
-def draw_curves(curves: Curves, place: Path) -> None:
-    """A row for each first guess; a column for all data sets and for each scenario."""
+def draw_curves(curves: Curves, place: Path) -> bool:
+    """A row for each first guess; a column for all data sets and for each scenario. Says whether
+    there was anything to draw."""
     from matplotlib.figure import Figure
 
     scenarios = [None, *dict.fromkeys(scenario for scenario, _ in curves.pairs)]
-    rows = panels()
+    rows = panels(curves.methods)
+    if not rows:
+        return False
     figure = Figure(figsize=(4.5 * len(scenarios), 3.6 * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), len(scenarios), squeeze=False, sharex=True)
     for line, (title, names) in zip(grid, rows.items(), strict=True):
         for ax, scenario in zip(line, scenarios, strict=True):
-            drawn = [name for name in names if name in curves.methods]
-            _panel(ax, curves, scenario, drawn)
+            base = [BASE] if BASE in curves.methods and BASE not in names else []
+            _panel(ax, curves, scenario, [*base, *names])
             ax.set(title=f"{scenario or 'all data sets'}, {title}")
         line[0].set_ylabel("regret")
-        if line[0].lines:
-            line[0].legend(fontsize="x-small", loc="lower left")
+        line[0].legend(fontsize="x-small", loc="lower left")
     for ax in grid[-1]:
         ax.set_xlabel("budget spent, in full runs")
     figure.savefig(place, dpi=110, metadata={"Software": None})
+    return True
 
 
 def _panel(ax: Axes, curves: Curves, scenario: str | None, names: Sequence[str]) -> None:

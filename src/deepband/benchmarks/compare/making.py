@@ -60,9 +60,10 @@ def _present(folder: Folder, settings: Settings) -> dict[str, str]:
     curves = Curves(read_columns(folder.file), references)
     tables, figure = folder.path / "tables.md", folder.path / "curves.png"
     write_whole(tables, report(curves).encode())
-    draw_curves(curves, figure)
-    return {
+    made = {
         str(folder.file): f"{len(methods)} methods on {len(curves.pairs)} data sets",
         str(tables): "answers and tables",
-        str(figure): "regret against budget",
     }
+    if draw_curves(curves, figure):
+        made[str(figure)] = "regret against budget"
+    return made

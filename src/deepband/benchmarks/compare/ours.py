@@ -46,7 +46,8 @@ class Remembering:
         indices: Sequence[int],
         seed: int,
     ) -> list[Config]:
-        known = sorted([*self.earlier, *observations], key=itemgetter(0, 1, 2))
+        known = [*self.earlier, *observations] if self.learns else []
+        known.sort(key=itemgetter(0, 1, 2))
         return self.sampler.draw(space, known, bracket, indices, seed)
 
 

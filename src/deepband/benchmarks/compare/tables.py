@@ -71,6 +71,8 @@ def answer_peers(fought: Sequence[Duel]) -> Iterator[str]:
 
 def _answer(found: Sequence[Standing]) -> str:
     best = min(found, key=lambda each: float(each.regret.mean))
+    if not any(each.duel for each in found):
+        return f"Lowest regret: {best.method}."
     better, worse = (
         [each.method for each in found if each.duel and each.duel.verdict == verdict]
         for verdict in ("better", "worse")
