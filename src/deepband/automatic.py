@@ -31,17 +31,17 @@ class Automatic:
 
     def check(self, state: State) -> None:
         """Raise if the current run is beyond the limits already."""
-        here, limit = state.schedule.max_budget, self.max_budget_limit
-        if limit is not None and here > limit * (1 + TOLERANCE):
+        here, limit, most = state.schedule.max_budget, self.max_budget_limit, self.max_cost
+        if limit is not None and _exceeds(here, limit):
             raise BudgetError(
                 "max_budget_limit",
                 as_number(limit),
                 f"the study is at {as_number(here)} already. Give that or more.",
             )
         cost = most_of_all_runs(state)
-        if self.max_cost is not None and cost > self.max_cost and not hyperband.is_done(state):
+        if most is not None and _exceeds(cost, most) and not hyperband.is_done(state):
             raise InputError(
-                f"max_cost is {as_number(self.max_cost)}, and the runs of this study up to the "
+                f"max_cost is {as_number(most)}, and the runs of this study up to the "
                 f"current one cost up to {as_number(cost)}: give that or more, or begin a study "
                 "with a smaller max_budget."
             )
@@ -59,8 +59,13 @@ class Automatic:
 
     def _allows(self, max_budget: Fraction, cost: Fraction) -> bool:
         limit, most = self.max_budget_limit, self.max_cost
-        low_enough = limit is None or max_budget <= limit * (1 + TOLERANCE)
-        return low_enough and (most is None or cost <= most)
+        low_enough = limit is None or not _exceeds(max_budget, limit)
+        return low_enough and (most is None or not _exceeds(cost, most))
+
+
+def _exceeds(number: Fraction, limit: Fraction) -> bool:
+    """By more than what comes of writing a fraction as a float."""
+    return number > limit * (1 + TOLERANCE)
 
 
 def read_automatic(

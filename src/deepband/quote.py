@@ -139,7 +139,8 @@ def quote(state: State, strategy: str, schedule: Schedule | None) -> Quote:
 def most_of_all_runs(state: State) -> Fraction:
     """The most that all runs up to the current one, done or not, can cost: what was quoted."""
     run = state.run
-    known = {cell: len(indices) for cell, indices in run.before.items()}
+    known = Counter({cell: len(indices) for cell, indices in run.before.items()})
+    known += _given_since(state)
     if run.frugal:
         new: Mapping[Cell, int] = run.counts()
     else:
@@ -151,6 +152,16 @@ def most_of_all_runs(state: State) -> Fraction:
         if told.origin is None and told.run < run.number
     )
     return run.schedule.cost_of(paid) + run.schedule.cost_of(new)
+
+
+def _given_since(state: State) -> Counter[Cell]:
+    """The results from elsewhere that the current run found or got on starting rungs."""
+    return Counter(
+        (bracket, rung)
+        for (bracket, rung), results in state.results.items()
+        for told in results.values()
+        if bracket == rung and told.origin is not None and told.run == state.run.number
+    )
 
 
 def _quote_frugal(state: State, schedule: Schedule) -> Quote:

@@ -53,7 +53,8 @@ def run_jobs(
     if automatic:
         automatic.check(study.state)
 
-    def run(first_failures: int | None) -> None:
+    def run(first_failures: int | None) -> bool:
+        known = _evaluations(study)
         _run_once(
             study,
             objective,
@@ -67,15 +68,15 @@ def run_jobs(
             first_failures=first_failures,
             on_record=on_record,
         )
+        return _evaluations(study) > known
 
-    known = _evaluations(study)
-    run(first_failures)
+    trusted = run(first_failures)
     while automatic and study.done and not limits.out_of_time():
         to = automatic.next_budget(study.state)
         if to is None:
             return
         study.deepen(automatic.strategy, to)
-        run(first_failures if _evaluations(study) == known else 0)
+        trusted = run(0 if trusted else first_failures) or trusted
 
 
 def _evaluations(study: Study) -> int:
