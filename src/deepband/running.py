@@ -4,6 +4,7 @@ deepening is automatic, for one after the other."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deepband.errors import InputError, shown
@@ -20,30 +21,34 @@ if TYPE_CHECKING:
     from deepband.study import Study
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """How jobs are run: what `Study.optimize` was given for that."""
+
+    workers: int | None
+    executor: Given
+    resources: Mapping[str, float] | None
+    timeout: Timeout
+    retries: int
+    wait: bool
+    first_failures: int | None
+    on_record: Callable[[], None] | None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None:
+            _check_whole("workers", self.workers, 1)
+        _check_whole("retries", self.retries, 0)
+        if self.first_failures is not None:
+            _check_whole("first_failures", self.first_failures, 0)
+        if not callable(self.timeout):
+            check_seconds("timeout", self.timeout)
+
+
 def run_jobs(
-    study: Study,
-    objective: Objective,
-    limits: Limits,
-    automatic: Automatic | None,
-    *,
-    workers: int | None,
-    executor: Given,
-    resources: Mapping[str, float] | None,
-    timeout: Timeout,
-    retries: int,
-    wait: bool,
-    first_failures: int | None,
-    on_record: Callable[[], None] | None,
+    study: Study, objective: Objective, limits: Limits, automatic: Automatic | None, how: How
 ) -> None:
     """Run jobs until the run is done, and with automatic deepening until the advice or a limit says
     to stay; or until a limit is reached or an interrupt comes."""
-    if workers is not None:
-        _check_whole("workers", workers, 1)
-    _check_whole("retries", retries, 0)
-    if first_failures is not None:
-        _check_whole("first_failures", first_failures, 0)
-    if not callable(timeout):
-        check_seconds("timeout", timeout)
     if limits.ahead_limit != 0 and study.learns:
         raise InputError(
             "work ahead draws the configs of the next run now, and the sampler of this study "
@@ -52,83 +57,62 @@ def run_jobs(
     study.lock()
     if automatic:
         automatic.check(study.state)
-
-    def run(first_failures: int | None) -> bool:
-        known = _evaluations(study)
-        _run_once(
-            study,
-            objective,
-            limits,
-            workers=workers,
-            executor=executor,
-            resources=resources,
-            timeout=timeout,
-            retries=retries,
-            wait=wait,
-            first_failures=first_failures,
-            on_record=on_record,
-        )
-        return _evaluations(study) > known
-
-    trusted = run(first_failures)
+    how = _run_once(study, objective, limits, how)
     while automatic and study.done and not limits.out_of_time():
         to = automatic.next_budget(study.state)
         if to is None:
             return
         study.deepen(automatic.strategy, to)
-        trusted = run(0 if trusted else first_failures) or trusted
+        how = _run_once(study, objective, limits, how)
+
+
+def _run_once(study: Study, objective: Objective, limits: Limits, how: How) -> How:
+    """Run one run, and return how to run the next one: failures are verdicts there if this call has
+    evaluated anything."""
+    known = _evaluations(study)
+    interrupts = Interrupts()
+    loop = _loop(study, objective, limits, how, interrupts)
+    with interrupts:
+        loop.run(interrupts)
+    return how if _evaluations(study) == known else replace(how, first_failures=0)
 
 
 def _evaluations(study: Study) -> int:
     return sum(map(len, study.state.results.values()))
 
 
-def _run_once(
-    study: Study,
-    objective: Objective,
-    limits: Limits,
-    *,
-    workers: int | None,
-    executor: Given,
-    resources: Mapping[str, float] | None,
-    timeout: Timeout,
-    retries: int,
-    wait: bool,
-    first_failures: int | None,
-    on_record: Callable[[], None] | None,
-) -> None:
-    with_context = takes_context(objective)
-    travels = needs_outbox(executor, workers or 0, timeout)
+def _loop(
+    study: Study, objective: Objective, limits: Limits, how: How, interrupts: Interrupts
+) -> Loop:
+    travels = needs_outbox(how.executor, how.workers or 0, how.timeout)
     outbox = Outbox(study.files) if study.lasts or travels else None
     if outbox:
         outbox.make()
-    interrupts = Interrupts()
     chosen = choose(
-        executor,
+        how.executor,
         objective,
         interrupts,
         outbox,
-        workers=workers or 0,
-        timeout=timeout,
-        resources=resources,
+        workers=how.workers or 0,
+        timeout=how.timeout,
+        resources=how.resources,
     )
+    first_failures = how.first_failures
     if first_failures is None:
         at_once = min(chosen.free, study.group or chosen.free)
         first_failures = max(FIRST_FAILURES, at_once)
-    loop = Loop(
+    return Loop(
         study,
         chosen,
-        study.checkpoints if with_context else None,
+        study.checkpoints if takes_context(objective) else None,
         study.keep,
         limits=limits,
-        retries=retries,
+        retries=how.retries,
         first_failures=first_failures,
         outbox=outbox,
-        wait=wait,
-        on_record=on_record,
+        wait=how.wait,
+        on_record=how.on_record,
     )
-    with interrupts:
-        loop.run(interrupts)
 
 
 def _check_whole(name: str, given: object, least: int) -> None:

@@ -28,7 +28,7 @@ from deepband.objective import Objective
 from deepband.observers import Observer, Observers, history
 from deepband.records import Attempt, Job, whole_key
 from deepband.results import read_result
-from deepband.running import run_jobs
+from deepband.running import How, run_jobs
 from deepband.samplers import Sampler
 from deepband.schedule import Budget
 from deepband.storage import MemoryStorage, state_of
@@ -238,11 +238,7 @@ class Study(Looking):
                 "ahead works for a deepening that is sure to come, and deepen='auto' may end "
                 "without one: leave ahead out."
             )
-        run_jobs(
-            self,
-            objective,
-            Limits(max_seconds, None if automatic else max_cost, ahead_limit if ahead else 0),
-            automatic,
+        how = How(
             workers=workers,
             executor=executor,
             resources=resources,
@@ -252,6 +248,8 @@ class Study(Looking):
             first_failures=first_failures,
             on_record=on_record,
         )
+        limits = Limits(max_seconds, None if automatic else max_cost, ahead_limit if ahead else 0)
+        run_jobs(self, objective, limits, automatic, how)
 
     def name_objective(self, objective: str) -> None:
         """Note what is evaluated, such as "train.py:objective"."""
