@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deepband import ObjectiveError, Study
+from deepband.automatic import Automatic
 from deepband.executors.simulated import SimulatedExecutor
-from driving import open_study
-from test_automatic import falling
+from deepband.quote import most_of_all_runs
+from deepband.schedule import read_budget
+from deepband.strategies import NAMES
+from driving import finish, open_study
+from test_automatic import falling, settling
+from test_laws import Case, cases
 
 
 def broken(config: dict[str, Any], budget: float) -> float:
@@ -78,3 +85,33 @@ def test_a_cost_that_is_no_binary_number_is_enough() -> None:
     bound = price.spent + price.high
     study.optimize(falling, deepen="auto", max_cost=float(bound) * (1 - 1e-12))
     assert len(study.runs) == 2
+
+
+@given(cases(), st.sampled_from(NAMES), st.integers(1, 10**5), st.integers(1, 10**4))
+def test_automatic_deepening_stays_within_its_limits(
+    case: Case, strategy: str, max_cost: int, limit: int
+) -> None:
+    study = case.open()
+    finish(study, case.objective)
+    spent, first = sum(run.cost for run in study.runs), study.max_budget
+    automatic = Automatic(strategy, read_budget("max_cost", max_cost), None)
+    both = Automatic(strategy, automatic.max_cost, read_budget("to", limit))
+    for rule in (both, automatic):
+        while len(study.evaluations) < 500 and (to := rule.next_budget(study.state)) is not None:
+            assert study.advice().deepen
+            study.deepen(strategy, to)
+            bound = most_of_all_runs(study.state)
+            assert bound <= max_cost
+            finish(study, case.objective)
+            spent = sum(run.cost for run in study.runs)
+            assert spent <= bound
+            assert rule is automatic or study.max_budget <= limit * (1 + 1e-9)
+    assert spent <= max_cost or study.max_budget == first
+
+
+def test_frugal_deepening_ends_by_itself() -> None:
+    """It leaves one config on the top rung, which is flat from 27 on."""
+    study = open_study()
+    study.optimize(settling, deepen="auto", strategy="frugal", max_budget_limit=3**9)
+    assert [run.max_budget for run in study.runs] == [9, 27, 81]
+    assert not study.advice().deepen

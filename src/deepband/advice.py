@@ -3,7 +3,7 @@
 Deepen while the best still improves: while the top rung brought it more than a tenth of the spread,
 and more than the noise. Deepen, too, while the two top rungs rank configs differently beyond the
 noise, and where nothing can be told: fewer than two configs are on both, or the best, by far, began
-on the top one. Else stay.
+on the top one. Else stay. A frugal deepening may leave one config on top, which is then enough.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from deepband import hyperband, improving
 from deepband.improving import Gain, Losses
 from deepband.quote import Quote, quote
 from deepband.schedule import as_number
-from deepband.stability import Agreement, agreements
+from deepband.stability import Agreement, agreement
 from deepband.state import State
 from deepband.strategies import Place
 from deepband.texts import html_table
@@ -40,7 +40,7 @@ class Advice:
     reason: str
     max_budget: int | float
     best_budget: int | float | None
-    """Where the best config of all stopped."""
+    """Where the best config of all stopped: the one of `study.best`."""
     best_gain: float | None
     """What its last rung brought it; None if it has been on no other."""
     judged: Place | None
@@ -56,7 +56,7 @@ class Advice:
     crossings: int
     """How many pairs cross back and forth from rung to rung: what the noise is estimated from."""
     agreement: Agreement | None
-    """How alike the two top rungs rank configs; None if there is one rung."""
+    """How alike the two top rungs rank configs, by finite losses; None if there is one rung."""
     exchanges: int
     """How many pairs the two top rungs rank differently, beyond the noise."""
     gains: tuple[Gain, ...]
@@ -65,8 +65,9 @@ class Advice:
     """What each way to go on would cost."""
 
     def __str__(self) -> str:
-        lines = (f"  {name:14}  {text}" for name, text in self.lines())
-        return "\n".join([self.title, *lines])
+        lines = self.lines()
+        width = max(len(name) for name, _ in lines)
+        return "\n".join([self.title, *(f"  {name:{width}}  {text}" for name, text in lines)])
 
     def _repr_html_(self) -> str:
         return html_table(self.title, ("", ""), self.lines())
@@ -84,9 +85,10 @@ class Advice:
         found = self.agreement
         if found is not None:
             tau = "" if found.tau is None else f", Kendall's tau {found.tau:.2f}"
-            yield "on both rungs", f"{found.configs} configs{tau}"
-            yield "exchanges", f"{self.exchanges} pairs beyond the noise"
-        pairs = f"{self.crossings} pairs cross back and forth"
+            yield "on both rungs", f"{_count(found.configs, 'config')}{tau}"
+            yield "exchanges", f"{_count(self.exchanges, 'pair')} beyond the noise"
+        cross = "crosses" if self.crossings == 1 else "cross"
+        pairs = f"{_count(self.crossings, 'pair')} {cross} back and forth"
         yield "noise", f"{self.noise:.4g} ({pairs})"
 
     def _gains(self) -> Iterator[tuple[str, str]]:
@@ -98,7 +100,7 @@ class Advice:
             yield "spread", f"{self.spread:.4g} from the best to the median of the rung below"
         if self.best_budget is not None:
             last = "" if self.best_gain is None else f", {_signed(self.best_gain)} on its last rung"
-            yield "best of all", f"with budget {self.best_budget:.6g}{last}"
+            yield "best of all", f"stopped at {self.best_budget:.6g}{last}"
 
     def _prices(self) -> Iterator[tuple[str, str]]:
         for each in self.quotes:
@@ -143,7 +145,7 @@ def advise(state: State) -> Advice:
     """The advice for a state whose current run is done."""
     rungs = improving.losses_by_rung(state)
     found = look(rungs)
-    deepen, reason = decide(found)
+    deepen, reason = _answer(state, found)
     best_budget, best_gain = _best_of_all(rungs, state.run.budgets)
     return Advice(
         deepen=deepen,
@@ -156,11 +158,30 @@ def advise(state: State) -> Advice:
         spread=found.spread,
         noise=found.noise,
         crossings=found.crossings,
-        agreement=agreements(state)[-1] if len(rungs) > 1 else None,
+        agreement=_agreement(rungs, state.run.budgets),
         exchanges=found.exchanges,
         gains=improving.gains(rungs, state.run.budgets),
         quotes=tuple(quote(state, *option) for option in hyperband.options(state)),
     )
+
+
+def _answer(state: State, found: Found) -> tuple[bool, str]:
+    """What the rule says, unless most of what it would judge by failed."""
+    top = state.schedule.top
+    losses = [loss for of in state.schedule.brackets for loss in state.losses(of, top).values()]
+    if found.high and 2 * losses.count(None) > len(losses):
+        budget = f"{state.run.budgets[top]:.10g}"
+        return False, f"most evaluations with budget {budget} failed: mend that first"
+    return decide(found, fewest=1 if state.run.frugal else FEWEST)
+
+
+def _agreement(rungs: Sequence[Losses], budgets: Sequence[int | float]) -> Agreement | None:
+    """That of the two top rungs, by finite losses."""
+    if len(rungs) < 2:
+        return None
+    low, high = rungs[-2:]
+    pairs = [(low[place], loss) for place, loss in high.items() if place in low]
+    return agreement(len(rungs) - 2, (budgets[-2], budgets[-1]), pairs)
 
 
 def decide(found: Found, least_gain: float = LEAST_GAIN, fewest: int = FEWEST) -> tuple[bool, str]:
@@ -172,7 +193,7 @@ def decide(found: Found, least_gain: float = LEAST_GAIN, fewest: int = FEWEST) -
         return True, "too few configs are on both top rungs to tell"
     if gain is None or spread is None:
         return True, "the best began on the top rung, and nothing shows how it improves"
-    share = f"{100 * gain / spread:.2g} % of the spread" if spread > 0 else f"{gain:.4g}"
+    share = f"{_percent(gain / spread)} of the spread" if spread > 0 else f"{gain:.4g}"
     if gain > max(found.noise, least_gain * spread, 0.0):
         return True, f"the top rung still brought the best {share}"
     if found.exchanges:
@@ -199,13 +220,24 @@ def _best_of_all(
     rungs: Sequence[Losses], budgets: Sequence[int | float]
 ) -> tuple[int | float | None, float | None]:
     """The budget on which the best config of all stopped, and what that brought it."""
-    told = [(loss, rung, place) for rung, of in enumerate(rungs) for place, loss in of.items()]
+    told = [(loss, -rung, place) for rung, of in enumerate(rungs) for place, loss in of.items()]
     if not told:
         return None, None
-    loss, rung, place = min(told)
+    *_, place = min(told)  # of equal losses the one with the larger budget, as `study.best`
+    rung = max(rung for rung, of in enumerate(rungs) if place in of)
     below = rungs[rung - 1].get(place) if rung else None
-    return budgets[rung], None if below is None else below - loss
+    return budgets[rung], None if below is None else below - rungs[rung][place]
 
 
 def _signed(gain: float | None) -> str:
     return "unknown" if gain is None else f"{gain:+.4g}"
+
+
+def _percent(share: float) -> str:
+    """Two digits, and no decimals from 10 on."""
+    percent = 100 * share
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"

@@ -26,12 +26,19 @@ class Agreement:
 
 
 def agreements(state: State) -> list[Agreement]:
-    """For each rung but the top one, from the lowest."""
+    """For each rung but the top one, from the lowest. A failure is infinitely bad."""
     budgets = state.run.budgets
     return [
-        Agreement(rung, (budgets[rung], budgets[rung + 1]), len(pairs), _tau(pairs))
+        agreement(rung, (budgets[rung], budgets[rung + 1]), pairs)
         for rung, pairs in rows.both_rungs(state)
     ]
+
+
+def agreement(
+    rung: int, budgets: tuple[int | float, int | float], pairs: list[tuple[float, float]]
+) -> Agreement:
+    """That of a rung and the next one, by the losses of everybody who is on both."""
+    return Agreement(rung, budgets, len(pairs), _tau(pairs))
 
 
 def _tau(pairs: list[tuple[float, float]]) -> float | None:
