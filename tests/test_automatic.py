@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import deepband
 from deepband import BudgetError, InputError, ObjectiveError, Study, UnknownNameError
-from deepband.cli import main
 from deepband.executors.simulated import SimulatedExecutor
 from deepband.export import canonical
+from deepband.loop import Limits
 from deepband.strategies import NAMES
-from driving import SPACE, finish, noisy, open_study
+from driving import SPACE, open_study
 
 Train = Callable[[dict[str, Any], float], float]
 
@@ -128,10 +126,15 @@ def test_an_interrupted_call_goes_on_with_what_it_had_decided(
     study.close()
 
 
-def test_calls_that_stop_by_the_clock_come_to_the_same() -> None:
+def test_calls_that_stop_by_the_clock_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the time is over just as a run is done: nothing is deepened then."""
     study = open_study()
     study.optimize(settling, deepen="auto", max_budget_limit=729, max_seconds=0)
     assert study.evaluations == []
+    with monkeypatch.context() as patched:
+        patched.setattr(Limits, "out_of_time", lambda limits: study.done)
+        study.optimize(settling, deepen="auto", max_budget_limit=729)
+    assert (len(study.runs), study.done) == (1, True)
     study.optimize(settling, deepen="auto", max_budget_limit=729)
     assert told(study) == told(tuned(max_budget_limit=729))
 
@@ -192,10 +195,20 @@ def test_everything_failed() -> None:
     [
         ({"deepen": "auto"}, InputError, "give max_budget_limit"),
         ({"deepen": "always"}, UnknownNameError, "'auto'"),
+        (
+            {"deepen": "preserving", "max_budget_limit": 81},
+            InputError,
+            "takes only 'auto': give deepen='auto', and strategy='preserving' beside it",
+        ),
         ({"deepen": "auto", "max_cost": 0}, BudgetError, "max_cost is 0"),
+        ({"deepen": "auto", "max_cost": -5}, BudgetError, "max_cost is -5: it must be greater"),
         ({"deepen": "auto", "max_cost": float("nan")}, BudgetError, "max_cost is nan"),
         ({"deepen": "auto", "max_budget_limit": -1}, BudgetError, "max_budget_limit is -1"),
-        ({"deepen": "auto", "max_budget_limit": 3}, BudgetError, "the study is at 9 already"),
+        (
+            {"deepen": "auto", "max_budget_limit": 3},
+            BudgetError,
+            "at 9 already. Give that or more, or begin a study with a",
+        ),
         ({"deepen": "auto", "max_cost": 77}, InputError, "cost up to 78: give that or more"),
         ({"max_budget_limit": 81}, InputError, "max_budget_limit is for deepen='auto'"),
         ({"strategy": "efficient"}, InputError, "strategy is for deepen='auto'"),
@@ -227,45 +240,9 @@ def test_a_finished_study_beyond_the_cost_is_left_alone() -> None:
 
 def test_after_a_frugal_run_it_goes_up() -> None:
     study = open_study()
-    finish(study, noisy(1))
+    study.optimize(falling)
     study.deepen("frugal")
     study.optimize(falling, deepen="auto", max_budget_limit=81)
-    assert [run.max_budget for run in study.runs][:2] == [9, 27]
+    assert [run.max_budget for run in study.runs] == [9, 27, 81]
+    assert [run.strategy for run in study.runs] == [None, "frugal", "preserving"]
     assert study.done
-
-
-TRAIN = """
-space = {"x": (0.0, 1.0)}
-
-def train(config, budget):
-    return config["x"] + 10 / min(budget, 27)
-"""
-
-
-def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("train.py").write_text(TRAIN)
-    call = CliRunner().invoke
-    run = ["run", "a.study", "train.py:train", "--max-budget", "9", "--deepen", "auto"]
-    refused = call(main, run)
-    assert refused.exit_code == 2
-    assert "give max_budget_limit" in refused.output
-    done = call(main, [*run, "--max-budget-limit", "729", "--strategy", "efficient"])
-    assert done.exit_code == 0
-    assert "run 2, max_budget 81: done" in done.output
-    assert "deepband advice a.study" in done.output
-
-    told = call(main, ["advice", "a.study"])
-    assert told.exit_code == 0
-    assert told.output.startswith("stay at 81: the top rung brought the best nothing\n")
-    found = json.loads(call(main, ["advice", "a.study", "--json"]).output)
-    assert found["deepen"] is False
-    assert [each["strategy"] for each in found["quotes"]] == list(NAMES)
-    assert found["gains"][-1]["budgets"] == [27, 81]
-
-    missing = call(main, ["advice", "b.study"])
-    assert missing.exit_code == 2
-    call(main, ["deepen", "a.study"])
-    unfinished = call(main, ["advice", "a.study"])
-    assert unfinished.exit_code == 1
-    assert "cannot give advice" in unfinished.output

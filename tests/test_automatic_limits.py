@@ -97,7 +97,7 @@ def test_automatic_deepening_stays_within_its_limits(
     automatic = Automatic(strategy, read_budget("max_cost", max_cost), None)
     both = Automatic(strategy, automatic.max_cost, read_budget("to", limit))
     for rule in (both, automatic):
-        while len(study.evaluations) < 500 and (to := rule.next_budget(study.state)) is not None:
+        while len(study.evaluations) < 500 and (to := rule.decide(study.state)[0]) is not None:
             assert study.advice().deepen
             study.deepen(strategy, to)
             bound = most_of_all_runs(study.state)

@@ -6,16 +6,17 @@ number of workers, and a call that was interrupted goes on with what it had deci
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from deepband import hyperband
 from deepband.advice import advise
 from deepband.errors import BudgetError, InputError, UnknownNameError
-from deepband.quote import most_of_all_runs
+from deepband.quote import Quote, most_of_all_runs
 from deepband.schedule import TOLERANCE, Budget, as_number, read_budget
 from deepband.state import State
-from deepband.strategies import check_name
+from deepband.strategies import NAMES, check_name
 
 AUTO = "auto"
 
@@ -36,7 +37,8 @@ class Automatic:
             raise BudgetError(
                 "max_budget_limit",
                 as_number(limit),
-                f"the study is at {as_number(here)} already. Give that or more.",
+                f"the study is at {as_number(here)} already. Give that or more, or begin a study "
+                "with a smaller max_budget.",
             )
         cost = most_of_all_runs(state)
         if most is not None and _exceeds(cost, most) and not hyperband.is_done(state):
@@ -46,26 +48,36 @@ class Automatic:
                 "with a smaller max_budget."
             )
 
-    def next_budget(self, state: State) -> Fraction | None:
-        """The max_budget to deepen a finished run to, or None to stay."""
+    def decide(self, state: State) -> tuple[Fraction | None, str]:
+        """The max_budget to deepen a finished run to, or None to stay; and why."""
         advice = advise(state)
-        offers = [each for each in advice.quotes if each.strategy == self.strategy]
-        for offer in offers if advice.deepen else ():
-            if not offer.fills:
-                deeper = state.schedule.deepened().max_budget
-                whole = offer.cost.spent + offer.cost.high
-                return deeper if self._allows(deeper, whole) else None
-        return None
+        if not advice.deepen:
+            return None, advice.title
+        to = state.schedule.deepened().max_budget
+        held = self._held(to, [each for each in advice.quotes if not each.fills])
+        return (None, f"{advice.title}; but {held}") if held else (to, advice.title)
 
-    def _allows(self, max_budget: Fraction, cost: Fraction) -> bool:
+    def _held(self, to: Fraction, offers: Sequence[Quote]) -> str | None:
+        """Why the study is not to be deepened to this max_budget, if so."""
         limit, most = self.max_budget_limit, self.max_cost
-        low_enough = limit is None or not _exceeds(max_budget, limit)
-        return low_enough and (most is None or not _exceeds(cost, most))
+        costs = [each.cost for each in offers if each.strategy == self.strategy]
+        if not costs:
+            return f"{self.strategy} cannot go on from here"
+        if limit is not None and _exceeds(to, limit):
+            return f"{_show(to)} is beyond max_budget_limit {_show(limit)}"
+        whole = costs[0].spent + costs[0].high
+        if most is not None and _exceeds(whole, most):
+            return f"all runs up to {_show(to)} may cost {_show(whole)}: max_cost is {_show(most)}"
+        return None
 
 
 def _exceeds(number: Fraction, limit: Fraction) -> bool:
     """By more than what comes of writing a fraction as a float."""
     return number > limit * (1 + TOLERANCE)
+
+
+def _show(number: Fraction) -> str:
+    return f"{as_number(number):.10g}"
 
 
 def read_automatic(
@@ -80,6 +92,10 @@ def read_automatic(
             if given is not None:
                 raise InputError(f"{name} is for deepen='auto': give both, or neither.")
         return None
+    if deepen in NAMES:
+        raise InputError(
+            f"deepen takes only 'auto': give deepen='auto', and strategy={deepen!r} beside it."
+        )
     if deepen != AUTO:
         raise UnknownNameError("way to deepen in optimize", deepen, [AUTO])
     if max_cost is None and max_budget_limit is None:

@@ -59,7 +59,7 @@ def run_jobs(
         automatic.check(study.state)
     how = _run_once(study, objective, limits, how)
     while automatic and study.done and not limits.out_of_time():
-        to = automatic.next_budget(study.state)
+        to, _ = automatic.decide(study.state)
         if to is None:
             return
         study.deepen(automatic.strategy, to)

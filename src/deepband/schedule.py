@@ -209,7 +209,7 @@ def read_budget(name: str, given: Budget) -> Fraction:
     else:
         exact = Fraction(repr(float(given)))
     if float(exact) <= 0:
-        raise BudgetError(name, given, "a budget must be greater than zero.")
+        raise BudgetError(name, given, "it must be greater than zero.")
     return exact
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import deepband
-from deepband.automatic import AUTO
+from deepband.automatic import AUTO, Automatic, read_automatic
 from deepband.checkpoints import KEEP, read_keep, retraining_cost, superfluous
 from deepband.cli.group import (
     BUDGET,
@@ -56,7 +56,11 @@ from deepband.study import Study
     help="Go on by itself while `deepband advice` says so; --max-cost is then for all runs.",
 )
 @click.option("--max-budget-limit", type=BUDGET, help="The largest max_budget to deepen to.")
-@click.option("--strategy", type=click.Choice(list(NAMES)), help="How.  [default: preserving]")
+@click.option(
+    "--strategy",
+    type=click.Choice(list(NAMES)),
+    help="How --deepen auto deepens.  [default: preserving]",
+)
 @click.option("--ahead", is_flag=True, help="Idle workers begin with the next deepening.")
 @click.option("--ahead-limit", type=float, help="Units of budget to spend ahead.")
 @click.option("--retry-failed", is_flag=True, help="First take back failures not decided on.")
@@ -80,7 +84,7 @@ def run(
     retry_failed: bool,
     **settings: Any,
 ) -> None:
-    """Make a study or go on with one, until its current run is done.
+    """Make a study or go on with one, until it is done.
 
     OBJECTIVE is FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION. It is noted in the study, so that
     later runs need only STUDY. Its module is imported, which runs its code. A new study takes
@@ -117,7 +121,7 @@ def run(
                 strategy=strategy,
                 on_record=progress.show,
             )
-        _report_end(study, opened)
+        _report_end(study, opened, read_automatic(deepen, strategy, max_cost, max_budget_limit))
         if settings["keep"] not in ("newest", "all"):
             _say_retraining(opened.retraining_cost())
 
@@ -126,12 +130,16 @@ def _say_retraining(cost: Fraction) -> None:
     say(f"Without those not kept, deepening may train up to {float(cost):.6g} units again.")
 
 
-def _report_end(path: Path, study: Study) -> None:
-    summary = study.runs[-1]
-    state = "done" if study.done else "stopped at a limit; run it again to go on"
+def _report_end(path: Path, study: Study, automatic: Automatic | None) -> None:
+    summary, limit = study.runs[-1], "--max-seconds" if automatic else "a limit"
+    state = "done" if study.done else f"stopped at {limit}; run it again to go on"
     say(f"run {summary.run}, max_budget {summary.max_budget}: {state}")
     say(describe(study.best))
-    if study.done:
+    if study.done and automatic:
+        to, why = automatic.decide(study.state)
+        say(why if to is None else f"{why}; but --max-seconds are over: run it again to go on")
+        say(f"The reasons in numbers: deepband advice {path}")
+    elif study.done:
         say(f"Is a larger budget worth it? See: deepband advice {path}")
 
 

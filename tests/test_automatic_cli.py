@@ -1,0 +1,84 @@
+"""`deepband run --deepen auto` and `deepband advice`: what they do, and what they say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from deepband.cli import main
+from deepband.loop import Limits
+from deepband.strategies import NAMES
+
+TRAIN = """
+space = {"x": (0.0, 1.0)}
+
+def train(config, budget):
+    return config["x"] + 10 / min(budget, 27)
+"""
+
+
+RUN = ["run", "a.study", "train.py:train", "--max-budget", "9"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(TRAIN)
+
+
+def said(*arguments: str) -> str:
+    return CliRunner().invoke(main, [*RUN, *arguments]).output
+
+
+def test_the_command_line() -> None:
+    call = CliRunner().invoke
+    run = [*RUN, "--deepen", "auto"]
+    refused = call(main, run)
+    assert refused.exit_code == 2
+    assert "give max_budget_limit" in refused.output
+    done = call(main, [*run, "--max-budget-limit", "729", "--strategy", "efficient"])
+    assert done.exit_code == 0
+    assert "run 2, max_budget 81: done" in done.output
+    assert "\nstay at 81: the top rung brought the best nothing\n" in done.output
+    assert "deepband advice a.study" in done.output
+
+    told = call(main, ["advice", "a.study"])
+    assert told.exit_code == 0
+    assert told.output.startswith("stay at 81: the top rung brought the best nothing\n")
+    found = json.loads(call(main, ["advice", "a.study", "--json"]).output)
+    assert found["deepen"] is False
+    assert [each["strategy"] for each in found["quotes"]] == list(NAMES)
+    assert found["gains"][-1]["budgets"] == [27, 81]
+
+    missing = call(main, ["advice", "b.study"])
+    assert missing.exit_code == 2
+    call(main, ["deepen", "a.study"])
+    unfinished = call(main, ["advice", "a.study"])
+    assert unfinished.exit_code == 1
+    assert "cannot give advice" in unfinished.output
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "why"),
+    [
+        ("--max-budget-limit", "20", "; but 27 is beyond max_budget_limit 20"),
+        ("--max-cost", "100", "; but all runs up to 27 may cost 450: max_cost is 100"),
+    ],
+)
+def test_it_says_which_limit_held(name: str, limit: str, why: str) -> None:
+    output = said("--deepen", "auto", name, limit)
+    assert "\ndeepen at 9: the top rung still brought the best " in output
+    assert f"{why}\n" in output
+
+
+def test_it_says_that_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a run, or just when one is done."""
+    automatic = ("--deepen", "auto", "--max-cost", "5000")
+    within = said(*automatic, "--max-seconds", "0")
+    assert "run 0, max_budget 9: stopped at --max-seconds; run it again to go on" in within
+    assert "Is a larger budget worth it?" in said()
+    monkeypatch.setattr(Limits, "out_of_time", lambda limits: True)
+    assert "; but --max-seconds are over: run it again to go on" in said(*automatic)
