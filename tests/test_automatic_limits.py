@@ -15,7 +15,7 @@ from deepband.quote import most_of_all_runs
 from deepband.schedule import read_budget
 from deepband.strategies import NAMES
 from driving import finish, open_study
-from test_automatic import falling, settling
+from test_automatic import falling, settling, told
 from test_laws import Case, cases
 
 
@@ -115,3 +115,42 @@ def test_frugal_deepening_ends_by_itself() -> None:
     study.optimize(settling, deepen="auto", strategy="frugal", max_budget_limit=3**9)
     assert [run.max_budget for run in study.runs] == [9, 27, 81]
     assert not study.advice().deepen
+
+
+def test_it_ends_where_the_next_run_would_be_too_large() -> None:
+    study = open_study(max_budget=1, eta=10**9)
+    study.optimize(settling, deepen="auto", max_budget_limit=10**20)
+    assert study.advice().deepen
+    assert len(study.runs) == 1
+    to, why = Automatic("preserving", None, None).decide(study.state)
+    assert to is None
+    assert why.endswith("to tell; but preserving cannot go on from here")
+
+
+class Outgrowing:
+    """Training that fits only up to 9; interrupts the driver when it first does not, if told so."""
+
+    def __init__(self, stops: bool) -> None:
+        self.stops = stops
+
+    def __call__(self, config: dict[str, Any], budget: float) -> float:
+        if budget > 9 and self.stops:
+            raise KeyboardInterrupt
+        if budget > 9:
+            raise MemoryError("too large")
+        return falling(config, budget)
+
+
+def test_an_interrupt_makes_failures_doubtful_until_they_are_believed() -> None:
+    """The next call cannot know that they are verdicts; told so, it comes to the same."""
+    whole, study = open_study(), open_study()
+    limits: dict[str, Any] = {"deepen": "auto", "max_budget_limit": 81}
+    whole.optimize(Outgrowing(stops=False), **limits)
+    with pytest.raises(KeyboardInterrupt):
+        study.optimize(Outgrowing(stops=True), **limits)
+    with pytest.raises(ObjectiveError, match="first_failures=0"):
+        study.optimize(Outgrowing(stops=False), **limits)
+    assert failures(study) == 0
+    study.optimize(Outgrowing(stops=False), first_failures=0, **limits)
+    assert told(study) == told(whole)
+    assert failures(study) == 8

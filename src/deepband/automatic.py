@@ -6,14 +6,13 @@ number of workers, and a call that was interrupted goes on with what it had deci
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from deepband import hyperband
 from deepband.advice import advise
 from deepband.errors import BudgetError, InputError, UnknownNameError
-from deepband.quote import Quote, most_of_all_runs
+from deepband.quote import most_of_all_runs
 from deepband.schedule import TOLERANCE, Budget, as_number, read_budget
 from deepband.state import State
 from deepband.strategies import NAMES, check_name
@@ -53,21 +52,21 @@ class Automatic:
         advice = advise(state)
         if not advice.deepen:
             return None, advice.title
-        to = state.schedule.deepened().max_budget
-        held = self._held(to, [each for each in advice.quotes if not each.fills])
-        return (None, f"{advice.title}; but {held}") if held else (to, advice.title)
-
-    def _held(self, to: Fraction, offers: Sequence[Quote]) -> str | None:
-        """Why the study is not to be deepened to this max_budget, if so."""
-        limit, most = self.max_budget_limit, self.max_cost
+        offers = [each for each in advice.quotes if not each.fills]
         costs = [each.cost for each in offers if each.strategy == self.strategy]
         if not costs:
-            return f"{self.strategy} cannot go on from here"
+            return None, f"{advice.title}; but {self.strategy} cannot go on from here"
+        to = state.schedule.deepened().max_budget
+        held = self._held(to, costs[0].spent + costs[0].high)
+        return (None, f"{advice.title}; but {held}") if held else (to, advice.title)
+
+    def _held(self, to: Fraction, cost: Fraction) -> str | None:
+        """Which limit a deepening would go beyond."""
+        limit, most = self.max_budget_limit, self.max_cost
         if limit is not None and _exceeds(to, limit):
             return f"{_show(to)} is beyond max_budget_limit {_show(limit)}"
-        whole = costs[0].spent + costs[0].high
-        if most is not None and _exceeds(whole, most):
-            return f"all runs up to {_show(to)} may cost {_show(whole)}: max_cost is {_show(most)}"
+        if most is not None and _exceeds(cost, most):
+            return f"all runs up to {_show(to)} may cost {_show(cost)}: max_cost is {_show(most)}"
         return None
 
 
