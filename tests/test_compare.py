@@ -214,6 +214,13 @@ def test_pasha_goes_deeper_where_nobody_is_ranked() -> None:
     assert ranks_differ(study)
 
 
+@pytest.mark.parametrize(("falls", "deeper"), [(1, True), (0, False)])
+def test_auto_goes_by_the_advice(falls: int, deeper: bool) -> None:
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=27, seed=0)
+    study.optimize(lambda config, budget: config["x"] + falls / budget)
+    assert RULES["auto"](study) is study.advice().deepen is deeper
+
+
 def test_a_rule_is_a_method() -> None:
     """It is asked after each run below the right max_budget, and obeyed."""
     asked = []

@@ -20,6 +20,7 @@ from deepband import Evaluation, InputError, Study, export
 from deepband.facts import Config
 from deepband.samplers import GROUP, SAMPLERS, Uniform
 from deepband.samplers.learning import EVERY, NEEDS
+from deepband.samplers.observing import ENOUGH
 from deepband.samplers.points import Points, reflected
 from deepband.space import Space
 from deepband.strategies import STRATEGIES
@@ -159,7 +160,7 @@ class TestEverySamplerThatLearns:
         best = [each._replace(config={"x": 0.5, "y": 1000, "z": "a"}) for each in told]
         first, second = draw(name, SPACES["plain"], told), draw(name, SPACES["plain"], best)
         same = [index for index in range(GROUP) if first[index] == second[index]]
-        assert set(same) >= set(range(0, GROUP, EVERY))
+        assert set(same) >= set(range(EVERY - 1, GROUP, EVERY))
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
     def test_the_same_study_for_any_order_and_counts_as_uniform_has_them(
@@ -259,6 +260,28 @@ def test_a_point_that_a_clause_forbids_is_no_config() -> None:
     bad = points.of([{**config, "kind": "tree", "depth": 4}])
     bad = np.where(np.isnan(bad), 0.5, bad)
     assert points.configs(bad) == [None]
+
+
+@pytest.mark.parametrize("name", ["tpe", "forest", "de"])
+def test_it_learns_from_seven_configs_above_the_lowest_rung(name: str) -> None:
+    """Until then it is `uniform`."""
+    space = SPACES["plain"]
+    by_chance = Uniform().draw(space, (), 1, range(GROUP), 0)
+    assert draw(name, space, observed(space, 2 * ENOUGH - 2)) == by_chance
+    assert draw(name, space, observed(space, 40, rungs=1)) == by_chance
+    drawn = draw(name, space, observed(space, 2 * ENOUGH))
+    same = [index for index in range(GROUP) if drawn[index] == by_chance[index]]
+    assert same == list(range(EVERY - 1, GROUP, EVERY))
+
+
+def test_the_forest_proposes_nothing_twice() -> None:
+    space = Space({"x": list(range(5)), "y": list(range(5))})
+    told = observed(space, 2 * ENOUGH)
+    drawn = draw("forest", space, told)
+    proposed = [str(drawn[index]) for index in range(GROUP) if index % EVERY != EVERY - 1]
+    assert len({*proposed, *(str(each.config) for each in told)}) == len(proposed) + len(
+        {str(each.config) for each in told}
+    )
 
 
 def test_points_beyond_an_edge_are_mirrored() -> None:

@@ -34,7 +34,7 @@ def propose(
     space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
 ) -> list[Config | None]:
     points = Points(space)
-    ranked = [each for each in pool(observations, points.enough) if is_finite(each)]
+    ranked = [each for each in pool(observations) if is_finite(each)]
     if not ranked:
         return [None] * len(indices)
     best = ranked[: max(FEWEST, min(MOST, len(ranked) // 2))]

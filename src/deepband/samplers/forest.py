@@ -4,7 +4,7 @@ multi-fidelity facade (Lindauer et al., 2022), on scikit-learn's forests.
 The forest learns from all observations on all rungs, at most 1,000 of them, and is asked about the
 highest one. Candidates are drawn by chance and around the best; the one with the
 largest expected improvement, by the mean and the spread of the trees, is proposed. Each place of a
-group has candidates of its own, so that a group does not crowd.
+group has candidates of its own, so that a group does not crowd, and nothing is proposed twice.
 
 Losses are learned as logarithms of their distance to the best one, in units of the median's. So
 differences among the good ones count, and one bad loss spoils nothing: beyond ten medians, or
@@ -13,7 +13,7 @@ infinite, or failed, all are equally bad.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.random import RandomState
@@ -33,9 +33,12 @@ BY_CHANCE = 150
 """Candidates for a place that are drawn anywhere."""
 NEAR = 150
 """Candidates for a place that are neighbours of the best."""
-PARENTS = 10
+PARENTS = 3
 """How many of the best have neighbours."""
-WIDTHS = (0.2, 0.05, 0.0125)
+WIDTH = 0.2
+"""Of the step to a neighbour, as a share of the range."""
+CHANCE = 0.5
+"""That a neighbour differs in a parameter."""
 FLOOR = 0.01
 WORST = 10.0
 """Losses between these two, in units of the median's distance to the best, are told apart."""
@@ -46,7 +49,7 @@ def propose(
     space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
 ) -> list[Config | None]:
     points = Points(space)
-    ranked = [each for each in pool(observations, points.enough) if is_finite(each)]
+    ranked = [each for each in pool(observations) if is_finite(each)]
     wanted = [place for place, index in enumerate(indices) if not is_by_chance(index)]
     proposed: list[Config | None] = [None] * len(indices)
     if ranked and wanted:
@@ -68,7 +71,8 @@ def _best(
         TREES, min_samples_split=3, bootstrap=True, random_state=int(random.randint(2**31))
     )
     shown = newest(observations)
-    forest.fit(_features(points.of([each.config for each in shown]), _rungs(shown)), learned(shown))
+    known = points.of([each.config for each in shown])
+    forest.fit(_features(known, _rungs(shown)), learned(shown))
     parents = points.of([each.config for each in ranked[:PARENTS]])
     candidates = np.concatenate(
         [_candidates(points, points.filled(parents, random), random) for _ in range(count)]
@@ -77,8 +81,24 @@ def _best(
     legal = points.of([config or ranked[0].config for config in configs])
     gain = _improvement(forest, _features(legal, ranked[0].rung))
     gain[[config is None for config in configs]] = -np.inf
-    chosen = gain.reshape(count, -1).argmax(axis=1) + np.arange(count) * (BY_CHANCE + NEAR)
-    return [configs[number] for number in chosen]
+    chosen = _new(gain.reshape(count, -1), _keys(legal), set(_keys(known)))
+    return [None if number is None else configs[number] for number in chosen]
+
+
+def _keys(places: Floats) -> list[bytes]:
+    """The same for the same config."""
+    return [place.tobytes() for place in np.nan_to_num(places, nan=INACTIVE)]
+
+
+def _new(gain: Floats, keys: Sequence[bytes], taken: set[bytes]) -> Iterator[int | None]:
+    """In each row the number of the one with the largest gain that is not taken yet; it is then."""
+    numbers = np.arange(gain.size).reshape(gain.shape)
+    for row, order in zip(numbers, (-gain).argsort(axis=1, kind="stable"), strict=True):
+        legal = row[order][np.isfinite(gain.ravel()[row[order]])].tolist()
+        number = next((each for each in legal if keys[each] not in taken), None)
+        if number is not None:
+            taken.add(keys[number])
+        yield number
 
 
 def newest(observations: Sequence[Evaluation]) -> Sequence[Evaluation]:
@@ -115,10 +135,7 @@ def _features(places: Floats, rungs: Floats | int) -> Floats:
 def _candidates(points: Points, parents: Floats, random: RandomState) -> Floats:
     anywhere = random.uniform(size=(BY_CHANCE, parents.shape[1]))
     around = parents[random.randint(len(parents), size=NEAR)]
-    widths = np.array(WIDTHS)[random.randint(len(WIDTHS), size=NEAR)]
-    chance = max(0.3, 1.0 / parents.shape[1])
-    near = points.near(around, widths[:, None], chance, random)
-    return np.concatenate([anywhere, near])
+    return np.concatenate([anywhere, points.near(around, WIDTH, CHANCE, random)])
 
 
 def _improvement(forest: ExtraTreesRegressor, features: Floats) -> Floats:

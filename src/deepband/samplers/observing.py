@@ -8,6 +8,10 @@ from collections.abc import Iterable
 
 from deepband.records import Evaluation
 
+ENOUGH = 7
+"""So many configs must be known on telling rungs before a sampler believes that it learned
+something."""
+
 
 def is_finite(evaluation: Evaluation) -> bool:
     """Whether it has a loss to compare with others."""
@@ -31,14 +35,14 @@ def _standing(evaluation: Evaluation) -> tuple[bool, float]:
     return evaluation.loss is None, 0.0 if evaluation.loss is None else evaluation.loss
 
 
-def pool(observations: Iterable[Evaluation], least: int) -> list[Evaluation]:
+def pool(observations: Iterable[Evaluation]) -> list[Evaluation]:
     """Every config on its highest telling rung: those of the highest rung first, and on each the
-    best first. Nothing, unless at least so many have finite losses."""
+    best first. Nothing, unless enough have finite losses."""
     found: dict[tuple[int, int], Evaluation] = {}
     for told in _telling(observations):
         for each in best_first(told):
             found.setdefault((each.bracket, each.index), each)
-    return list(found.values()) if sum(map(is_finite, found.values())) >= least else []
+    return list(found.values()) if sum(map(is_finite, found.values())) >= ENOUGH else []
 
 
 def _telling(observations: Iterable[Evaluation]) -> list[list[Evaluation]]:

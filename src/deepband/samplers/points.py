@@ -23,8 +23,6 @@ from deepband.space import Space, choices
 
 Floats: TypeAlias = NDArray[np.float64]
 
-ENOUGH = 2
-
 
 class Points:
     """The cube of a space: one row a config, one column a parameter."""
@@ -39,8 +37,6 @@ class Points:
         kinds = CategoricalHyperparameter, Constant
         self.has_no_order = np.array([isinstance(each, kinds) for each in self.parameters])
         self.is_constant = self.is_listed & (self.sizes == 1)
-        self.enough = max(4, ENOUGH * (int(np.sum(~self.is_constant)) + 1))
-        """So many configs must be known before a sampler believes that it learned something."""
 
     def of(self, configs: Sequence[Config]) -> Floats:
         """The points of configs."""
@@ -85,9 +81,7 @@ class Points:
         """Points whose inactive parameters are drawn, so that one can compute with them."""
         return np.where(np.isnan(points), random.uniform(size=points.shape), points)
 
-    def near(
-        self, points: Floats, width: float | Floats, chance: float, random: RandomState
-    ) -> Floats:
+    def near(self, points: Floats, width: float, chance: float, random: RandomState) -> Floats:
         """Neighbours of points: each parameter is moved with a chance, at least one, by a normal
         step of a width; one without an order is drawn anew."""
         steps = width * random.normal(size=points.shape)

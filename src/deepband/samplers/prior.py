@@ -53,7 +53,7 @@ def propose(
     default = _default(points)
     by_prior = _from_prior(points, default, count, random)
     drawn = by_prior
-    ranked = [each for each in pool(observations, points.enough) if is_finite(each)]
+    ranked = [each for each in pool(observations) if is_finite(each)]
     if ranked:
         best = points.of([each.config for each in ranked[: max(3, min(MOST, len(ranked) // 3))]])
         best = points.filled(best, random)

@@ -49,7 +49,7 @@ def propose(
     space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
 ) -> list[Config | None]:
     points = Points(space)
-    ranked = thinned(pool(observations, points.enough))
+    ranked = thinned(pool(observations))
     if not ranked or points.is_constant.all():
         return [None] * len(indices)
     with _quiet():

@@ -26,4 +26,9 @@ def ranks_differ(study: Study) -> bool:
     return low != high
 
 
-RULES: dict[str, Rule] = {"pasha": ranks_differ}
+def advised(study: Study) -> bool:
+    """What `optimize(deepen="auto")` goes by."""
+    return study.advice().deepen
+
+
+RULES: dict[str, Rule] = {"auto": advised, "pasha": ranks_differ}

@@ -26,6 +26,7 @@ COLOURS = {
     "random": "#999999",
     "optuna": "#56b4e9",
     "smac": "#8b4513",
+    "auto": "#332288",
     "pasha": "#882255",
 }
 """By the first word of a name (most by Okabe and Ito); any other has Matplotlib's next one."""
