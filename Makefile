@@ -36,7 +36,7 @@ bench: .venv/bench
 	$(BIN)/python bench/workers.py
 	$(BIN)/python bench/machines.py
 	$(BIN)/python bench/faces.py
-	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/samplers.py
+	$(BIN)/python bench/samplers.py
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/auto.py
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/paper.py
 
