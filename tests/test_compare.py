@@ -17,7 +17,6 @@ import deepband
 from deepband import InputError
 from deepband.benchmarks.compare import methods
 from deepband.benchmarks.compare.comparing import (
-    HINDSIGHT,
     against_peers,
     endings,
     holm,
@@ -34,6 +33,7 @@ from deepband.benchmarks.compare.peers import SMAC_PYTHON, suggested
 from deepband.benchmarks.compare.references import Reference
 from deepband.benchmarks.compare.settings import Settings, seed_of
 from deepband.benchmarks.compare.tables import report
+from deepband.benchmarks.paper.results import read_columns
 from deepband.benchmarks.paper.settings import read_scenario
 from deepband.cli import main
 from deepband.facts import Config
@@ -332,11 +332,18 @@ def test_standings_are_against_uniform() -> None:
 
 
 def test_where_to_end() -> None:
-    once = {"once": {1.0: 0.801}, "once_3": {0.2: 0.8}, "once_9": {0.03: 0.7}, "pasha": {0.3: 0.8}}
-    found = {each.method: each for each in endings(made(**once))}
-    assert found[HINDSIGHT][1:3] == found["once-3"][1:3]
-    assert found["pasha"].times == pytest.approx(1.5)
-    assert endings(made()) == []
+    once = {"once": {1.0: 0.801}, "once_3": {0.2: 0.8}, "once_9": {0.1: 0.7}}
+    rules = {"pasha": {0.3: 0.8}, "auto": {0.15: 0.75}}
+    found = {each.method: each for each in endings(made(**once, **rules))}
+    assert found["pasha"].times == pytest.approx(1.5)  # a guess of 9 has the same for 0.2
+    assert found["auto"].times == pytest.approx(0.75)  # the guess of 3 is not as good
+    assert found["auto"].excess == pytest.approx(0)  # in the middle between two guesses
+    assert found["pasha"].excess > 0  # 0.2 would do
+    assert [found[name].times for name in ("once-9", "once-3")] == pytest.approx([1, 1])
+    assert found["once"].times == pytest.approx(5)  # a thousandth more is not worth it
+    best = {each.method: each for each in endings(made(**once, auto={3.0: 0.89}))}
+    assert best["auto"].times == pytest.approx(3)  # all guesses are worse: over that of the best
+    assert endings(made(**rules)) == []
 
 
 def test_the_page_says_where_a_peer_is_better() -> None:
@@ -387,10 +394,21 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
 
 
 @needs_data
+def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
+    made = compare(tmp_path, "--full-runs", "1", "--methods", "uniform,de")
+    assert made.exit_code == 0, made.output
+    spent = read_columns(tmp_path / "results.parquet")["spent"]
+    assert 0.9 < spent.max() <= 1 + 1e-9
+    page = (tmp_path / "tables.md").read_text()
+    assert page.count("one full run spent") == page.count("###") == 1
+
+
+@needs_data
 def test_settings_that_make_no_sense(tmp_path: Path) -> None:
     for given, message in (
         ({"seeds": 0}, "seeds is 0"),
         ({"max_budget": 10}, "give 9, 27, 81 or 243"),
+        ({"full_runs": 0}, "full_runs is 0: give 1"),
         ({"methods": ("bohb",)}, "'bohb'"),
         ({"methods": ("smac",), "smac_python": tmp_path / "python"}, "smac needs"),
     ):

@@ -26,6 +26,7 @@ from deepband.errors import InputError
 )
 @click.option("--methods", default="", help="As in tpe,smac.  [default: all that are installed]")
 @click.option("--max-budget", type=int, default=27, show_default=True, help="9, 27, 81 or 243.")
+@click.option("--full-runs", type=int, default=4, show_default=True, help="To spend, each method.")
 @click.option("--workers", type=int, help="Processes.  [default: one a core]")
 @click.option("--quick", is_flag=True, help="Two data sets of each scenario only.")
 @click.option(
@@ -42,13 +43,14 @@ def compare(
     instances: str,
     methods: str,
     max_budget: int,
+    full_runs: int,
     workers: int | None,
     quick: bool,
     smac_python: Path,
 ) -> None:
     """Compare samplers and ways of deepening with each other and with other tools.
 
-    Plays every method on surrogates of YAHPO Gym up to the budget of four full runs, all charged in
+    Plays every method on surrogates of YAHPO Gym up to the budget of some full runs, all charged in
     the same units, and makes results.parquet, tables.md and curves.png in OUT. Interrupted, it
     goes on when it is run again; methods may be added later.
     """
@@ -66,6 +68,7 @@ def compare(
         seeds=seeds,
         methods=tuple(name.strip() for name in methods.split(",") if name.strip()),
         max_budget=max_budget,
+        full_runs=full_runs,
         quick=quick,
         smac_python=smac_python.absolute(),
     )

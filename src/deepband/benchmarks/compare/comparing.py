@@ -101,37 +101,45 @@ class Ending(NamedTuple):
     spent: float
     regret: float
     times: float
-    """How many times the budget of the best first guess it spent, on average over data sets."""
-
-
-HINDSIGHT = "best first guess, in hindsight"
+    """How many times as much it spent as the cheapest first guess, known in hindsight, whose
+    regret is no more in the same run; as the best one, if all have more."""
+    excess: float
+    """Its regret beyond that of first guesses which spend as much on all data sets alike."""
 
 
 def endings(curves: Curves) -> list[Ending]:
-    """Those methods, and on each data set the cheapest first guess that is as good as any."""
-    names = [name for name in ENDING if name in curves.methods]
-    spent = {name: curves.ends(name).mean(axis=1) for name in names}
-    regret = {name: _means(curves, name, np.inf) for name in names}
-    guesses = [name for name in names if name.startswith(ONCE)]
-    if guesses:
-        chosen = _cheapest(
-            np.array([spent[name] for name in guesses]),
-            np.array([regret[name] for name in guesses]),
-        )
-        spent[HINDSIGHT], regret[HINDSIGHT] = chosen
-    base = spent.get(HINDSIGHT, np.array([np.nan]))
+    """Those methods, each beside one run at every first guess; none, unless there are such."""
+    ends = {
+        name: np.array([curves.ends(name), curves.at(name, np.inf)])
+        for name in ENDING
+        if name in curves.methods
+    }
+    guesses = [ends[name] for name in ends if name.startswith(ONCE)]
+    if not guesses:
+        return []
+    fixed = np.array(sorted(guesses, key=_averages))
     return [
-        Ending(name, float(each.mean()), float(regret[name].mean()), float((each / base).mean()))
-        for name, each in spent.items()
+        Ending(name, *_averages(each), _times(each, fixed), _excess(each, fixed))
+        for name, each in ends.items()
     ]
 
 
-def _cheapest(spent: Floats, regret: Floats) -> tuple[Floats, Floats]:
-    """By data set: of the rows that are about as good as the best one, the cheapest."""
-    good = regret <= regret.min(axis=0) + AS_GOOD
-    row = np.where(good, spent, np.inf).argmin(axis=0)
-    column = np.arange(spent.shape[1])
-    return spent[row, column], regret[row, column]
+def _averages(end: Floats) -> tuple[float, float]:
+    spent, regret = end.mean(axis=(1, 2)).tolist()
+    return spent, regret
+
+
+def _times(end: Floats, fixed: Floats) -> float:
+    """`end` has what was spent and the regret, each by data set and seed; `fixed` such rows."""
+    (spent, regret), costs, regrets = end, fixed[:, 0], fixed[:, 1]
+    as_good = regrets <= np.maximum(regret + AS_GOOD, regrets.min(axis=0))
+    return float((spent / np.where(as_good, costs, np.inf).min(axis=0)).mean())
+
+
+def _excess(end: Floats, fixed: Floats) -> float:
+    spent, regret = end.mean(axis=(1, 2))
+    costs, regrets = fixed.mean(axis=(2, 3)).T
+    return float(regret - np.interp(spent, costs, regrets))
 
 
 def _means(curves: Curves, method: str, runs: float) -> Floats:

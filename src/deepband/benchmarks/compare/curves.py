@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from deepband.benchmarks.compare.ledger import FULL_RUNS
 from deepband.benchmarks.compare.references import Reference
 from deepband.benchmarks.paper.comparing import Columns
 
@@ -54,7 +55,14 @@ class Band(NamedTuple):
 class Curves:
     """All runs: by method, data set and seed."""
 
-    def __init__(self, results: Columns, references: Mapping[Pair, Reference]) -> None:
+    def __init__(
+        self,
+        results: Columns,
+        references: Mapping[Pair, Reference],
+        full_runs: int = FULL_RUNS,
+    ) -> None:
+        self.full_runs = full_runs
+        """What a method might spend."""
         self.methods: list[str] = list(dict.fromkeys(results["method"].tolist()))
         pairs = zip(results["scenario"].tolist(), results["instance"].tolist(), strict=True)
         every = list(pairs)

@@ -10,7 +10,6 @@ import numpy as np
 
 from deepband.benchmarks.compare.curves import Curves
 from deepband.benchmarks.compare.deciding import RULES
-from deepband.benchmarks.compare.ledger import FULL_RUNS
 from deepband.benchmarks.compare.methods import BASE, GUESSES, PEERS, RIGHT, SMALL
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ COLOURS = {
 }
 """By the first word of a name (most by Okabe and Ito); any other has Matplotlib's next one."""
 FIRST = 0.05
-SPENT = np.geomspace(FIRST, FULL_RUNS, 60)
+"""The least budget that is drawn, in full runs."""
 SHOWN = 0.01, 2.0
 """The regrets that are drawn."""
 
@@ -72,13 +71,14 @@ def draw_curves(curves: Curves, place: Path) -> bool:
 
 
 def _panel(ax: Axes, curves: Curves, scenario: str | None, names: Sequence[str]) -> None:
+    spent = np.geomspace(FIRST, curves.full_runs, 60)
     for name in names:
-        band = curves.band(name, scenario, SPENT)
+        band = curves.band(name, scenario, spent)
         mean, low, high = (each.clip(*SHOWN) for each in band)
         colour = COLOURS.get(name.partition("-")[0])
         style = ":" if name.endswith("random") or name == BASE else "--" if name in PEERS else "-"
-        (line,) = ax.plot(SPENT, mean, style, color=colour, label=name, linewidth=1.4)
+        (line,) = ax.plot(spent, mean, style, color=colour, label=name, linewidth=1.4)
         shade = line.get_color()
-        ax.fill_between(SPENT, low, high, color=shade, alpha=0.06, linewidth=0)
+        ax.fill_between(spent, low, high, color=shade, alpha=0.06, linewidth=0)
     ax.set(xscale="log", yscale="log", ylim=SHOWN)
     ax.axvline(1, color="#bbbbbb", linewidth=0.8)

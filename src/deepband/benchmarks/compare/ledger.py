@@ -18,7 +18,7 @@ from deepband.space import Space
 
 ETA = 3
 FULL_RUNS = 4
-"""A method may spend so many full runs."""
+"""A method may spend so many full runs, unless another number is asked for."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Ledger:
 
     def __init__(self, task: Task, full_runs: float = FULL_RUNS) -> None:
         self.task = task
+        self.full_runs = full_runs
         self.limit = full_runs * task.full_run
         self.spent = 0.0
         self.steps: list[Step] = []

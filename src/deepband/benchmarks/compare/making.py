@@ -57,7 +57,7 @@ def _present(folder: Folder, settings: Settings) -> dict[str, str]:
     """Tables and figure of all methods that have played everywhere, now or before."""
     methods = folder.collect(settings.problems)
     references = {pair: reference(folder.path, settings.data, *pair) for pair in settings.problems}
-    curves = Curves(read_columns(folder.file), references)
+    curves = Curves(read_columns(folder.file), references, settings.full_runs)
     tables, figure = folder.path / "tables.md", folder.path / "curves.png"
     write_whole(tables, report(curves).encode())
     made = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepband.benchmarks.compare import smac_worker
-from deepband.benchmarks.compare.ledger import ETA, FULL_RUNS, Ledger
+from deepband.benchmarks.compare.ledger import ETA, Ledger
 from deepband.errors import DeepbandError
 from deepband.facts import Config
 from deepband.samplers.uniform import Uniform
@@ -136,7 +136,7 @@ def _converse(process: subprocess.Popen[str], ledger: Ledger, seed: int) -> None
     task = {
         "space": ledger.task.space.description,
         "max_budget": ledger.task.max_budget,
-        "n_trials": FULL_RUNS * ledger.task.schedule.evaluations,
+        "n_trials": int(ledger.full_runs * ledger.task.schedule.evaluations),
         "seed": seed,
     }
     print(json.dumps(task), file=process.stdin, flush=True)

@@ -24,7 +24,7 @@ def play_seed(settings: Settings, unit: Unit, seed: int) -> list[Row]:
     """One run of a method on a data set."""
     problem = read_scenario(settings.data, unit.scenario).problem(unit.instance)
     space = _space(settings.data, unit.scenario)
-    ledger = Ledger(Task(problem, space, settings.max_budget))
+    ledger = Ledger(Task(problem, space, settings.max_budget), settings.full_runs)
     play(unit.method, ledger, seed_of(*unit[:2], seed), settings.smac_python)
     return rows_of(ledger, unit, seed)
 

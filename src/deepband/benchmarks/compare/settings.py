@@ -42,6 +42,7 @@ class Settings:
     methods: tuple[str, ...] = ()
     """None are all that are installed."""
     max_budget: int = 27
+    full_runs: int = FULL_RUNS
     quick: bool = False
     smac_python: Path = SMAC_PYTHON
 
@@ -50,6 +51,8 @@ class Settings:
             raise InputError(f"seeds is {self.seeds}: give 1 to {MOST_SEEDS:,}.")
         if self.max_budget not in {ETA**top for top in range(max(GUESSES), 6)}:
             raise InputError(f"max_budget is {self.max_budget}: give 9, 27, 81 or 243.")
+        if self.full_runs < 1:
+            raise InputError(f"full_runs is {self.full_runs}: give 1 or more.")
         for name in self.methods:
             if name not in METHODS:
                 raise UnknownNameError("method", name, METHODS)
@@ -92,7 +95,7 @@ class Settings:
             "seeds": self.seeds,
             "eta": ETA,
             "max_budget": self.max_budget,
-            "full_runs": FULL_RUNS,
+            "full_runs": self.full_runs,
             "sample": SAMPLE,
             "files": {
                 name: {file: digest(scenario.folder / file) for file in FILES}

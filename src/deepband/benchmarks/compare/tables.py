@@ -14,13 +14,10 @@ from deepband.benchmarks.compare.comparing import (
     standings,
 )
 from deepband.benchmarks.compare.curves import Curves
-from deepband.benchmarks.compare.ledger import FULL_RUNS
 from deepband.benchmarks.compare.methods import BASE, RIGHT, SMALL
 from deepband.benchmarks.paper.comparing import Difference
 from deepband.benchmarks.paper.tables import markdown
 
-MARKS = (1, FULL_RUNS)
-"""The budgets of the tables, in full runs."""
 GROUPS = {"First guess right": RIGHT, "First guess too small": SMALL}
 
 
@@ -31,7 +28,7 @@ def report(curves: Curves) -> str:
         "known of a data set, 1 the median config by chance; means, with 95 % intervals over data "
         "sets. p: Wilcoxon's test on means over seeds, with Holm's correction within a table.",
     ]
-    for runs in MARKS:
+    for runs in sorted({1, curves.full_runs}):
         for title, names in GROUPS.items():
             found = standings(curves, runs, names)
             if found:
@@ -40,10 +37,10 @@ def report(curves: Curves) -> str:
                     _answer(found),
                     _standing_table(found),
                 ]
-    fought = against_peers(curves, FULL_RUNS)
+    fought = against_peers(curves, curves.full_runs)
     if fought:
         parts += [
-            f"### Our samplers beside other tools, {_runs(FULL_RUNS)} spent",
+            f"### Our samplers beside other tools, {_runs(curves.full_runs)} spent",
             "\n".join(answer_peers(fought)),
             markdown("ours, peer, difference, p, ours is", map(_duel_row, fought)),
         ]
@@ -51,9 +48,10 @@ def report(curves: Curves) -> str:
     if ended:
         parts += [
             "### Where to end",
-            "Spent in full runs. In hindsight: on each data set the cheapest first guess whose "
-            f"regret is within {AS_GOOD} of the lowest.",
-            markdown("method, spent, regret, times the best guess's budget", map(_end_row, ended)),
+            "Spent in full runs. Times: what was spent, over what the cheapest first guess needs "
+            f"for no more regret ({AS_GOOD} more counts as none) in the same run. Excess: the "
+            "regret beyond that of first guesses which spend as much on all data sets alike.",
+            markdown("method, spent, regret, times, excess", map(_end_row, ended)),
         ]
     return "\n\n".join(parts) + "\n"
 
@@ -103,7 +101,8 @@ def _duel_row(duel: Duel) -> list[str]:
 
 
 def _end_row(each: Ending) -> list[str]:
-    return [each.method, f"{each.spent:.3f}", f"{each.regret:z.3f}", f"{each.times:.2f}"]
+    spent, regret, times, excess = each[1:]
+    return [each.method, f"{spent:.3f}", f"{regret:z.3f}", f"{times:.2f}", f"{excess:+z.3f}"]
 
 
 def _shown(difference: Difference) -> str:
