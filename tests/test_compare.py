@@ -376,6 +376,7 @@ def compare(out: Path, *more: str) -> Result:
     return CliRunner().invoke(main, [*given, "--max-budget", "9", "--workers", "1", *more])
 
 
+@pytest.mark.heavy
 @needs_data
 def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
     out, other = tmp_path / "out", tmp_path / "other"

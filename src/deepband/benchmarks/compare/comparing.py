@@ -101,8 +101,8 @@ class Ending(NamedTuple):
     spent: float
     regret: float
     times: float
-    """How many times as much it spent as the cheapest first guess, known in hindsight, whose
-    regret is no more in the same run; as the best one, if all have more."""
+    """How many times as much it spent, on average, as the cheapest first guess, known in hindsight,
+    whose regret is no more in the same run; as the best one, if all have more."""
     excess: float
     """Its regret beyond that of first guesses which spend as much on all data sets alike."""
 
@@ -133,7 +133,7 @@ def _times(end: Floats, fixed: Floats) -> float:
     """`end` has what was spent and the regret, each by data set and seed; `fixed` such rows."""
     (spent, regret), costs, regrets = end, fixed[:, 0], fixed[:, 1]
     as_good = regrets <= np.maximum(regret + AS_GOOD, regrets.min(axis=0))
-    return float((spent / np.where(as_good, costs, np.inf).min(axis=0)).mean())
+    return float(spent.sum() / np.where(as_good, costs, np.inf).min(axis=0).sum())
 
 
 def _excess(end: Floats, fixed: Floats) -> float:

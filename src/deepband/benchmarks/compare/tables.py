@@ -48,9 +48,9 @@ def report(curves: Curves) -> str:
     if ended:
         parts += [
             "### Where to end",
-            "Spent in full runs. Times: what was spent, over what the cheapest first guess needs "
-            f"for no more regret ({AS_GOOD} more counts as none) in the same run. Excess: the "
-            "regret beyond that of first guesses which spend as much on all data sets alike.",
+            "Spent in full runs. Times: what was spent in all, over what the cheapest first guess "
+            f"needs for no more regret ({AS_GOOD} more counts as none) in the same run. Excess: "
+            "the regret beyond that of first guesses which spend as much on all data sets alike.",
             markdown("method, spent, regret, times, excess", map(_end_row, ended)),
         ]
     return "\n\n".join(parts) + "\n"
