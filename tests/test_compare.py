@@ -394,6 +394,7 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
     assert "was begun with seeds 2, now it is 3" in refused.output
 
 
+@pytest.mark.heavy
 @needs_data
 def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
     made = compare(tmp_path, "--full-runs", "1", "--methods", "uniform,de")

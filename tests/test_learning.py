@@ -205,6 +205,7 @@ class TestEverySamplerThatLearns:
         with pytest.raises(InputError, match="made with sampler"):
             deepband.open_study(path, sampler="uniform")
 
+    @pytest.mark.heavy
     def test_it_beats_chance_on_a_bowl(self, name: str) -> None:
         """On average over seeds, by a large factor."""
         found = {
