@@ -137,7 +137,7 @@ def test_a_mapping_keeps_its_other_values() -> None:
     }
     assert all(type(value) in (str, float, list) for value in metrics.values())
     with pytest.raises(TypeError):
-        metrics["accuracy"] = 0  # type: ignore[index]
+        metrics["accuracy"] = 0  # type: ignore[index] # is refused
 
 
 def test_maximizing_is_converted_once() -> None:

@@ -170,7 +170,7 @@ def test_training_goes_on_from_the_rung_below(tmp_path: Path) -> None:
     assert calls == 2 * resumed + refits  # in each of two folds
 
 
-class Counting(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Counting(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # it ships no types
     """Notes every call of partial_fit."""
 
     def __init__(self, folder: str = "", C: float = 1.0) -> None:
@@ -244,7 +244,7 @@ def test_samples_of_smaller_budgets_are_among_those_of_larger_ones() -> None:
 
 
 def test_the_best_is_fitted_with_the_largest_resources() -> None:
-    class Sized(LogisticRegression):  # type: ignore[misc]
+    class Sized(LogisticRegression):  # type: ignore[misc] # it ships no types
         def fit(self, X: Any, y: Any) -> Any:
             self.size_ = len(X)
             return super().fit(X, y)
@@ -325,7 +325,7 @@ def test_a_study_in_a_file_is_gone_on_with(tmp_path: Path) -> None:
     assert deepband.open_study(place).max_budget == 27
 
 
-class Stops(SGDClassifier):  # type: ignore[misc]
+class Stops(SGDClassifier):  # type: ignore[misc] # it ships no types
     """Is interrupted on the second rung, while it is armed."""
 
     armed = True
@@ -466,7 +466,7 @@ def test_text_labels_and_frames() -> None:
 
 
 def test_weights_are_cut_along_with_the_samples() -> None:
-    class Weighed(LogisticRegression):  # type: ignore[misc]
+    class Weighed(LogisticRegression):  # type: ignore[misc] # it ships no types
         def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
             assert len(sample_weight) == len(X)
             return super().fit(X, y, sample_weight)
@@ -493,7 +493,7 @@ def test_wrong_ways_to_go_on() -> None:
         samples.deepen(X, y)
 
 
-class Fragile(SGDClassifier):  # type: ignore[misc]
+class Fragile(SGDClassifier):  # type: ignore[misc] # it ships no types
     """Fails for some parameters, or from some budget on."""
 
     def partial_fit(self, *given: Any, **named: Any) -> Any:

@@ -99,4 +99,4 @@ def test_the_paper_has_three_strategies_and_there_is_one_more() -> None:
     assert caught.value.valid == NAMES
     for wrong in ("", None, 3, ["frugal"]):
         with pytest.raises(UnknownNameError):
-            check_name(wrong)  # type: ignore[arg-type]
+            check_name(wrong)  # type: ignore[arg-type] # is refused

@@ -75,7 +75,7 @@ class JobFinished(NamedTuple):
     loss of None is a failure."""
 
     bracket: int
-    index: int  # type: ignore[assignment]
+    index: int  # type: ignore[assignment] # hides the method of tuples, which nobody calls
     rung: int
     run: int
     loss: float | None

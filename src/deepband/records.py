@@ -18,7 +18,7 @@ class Job(NamedTuple):
     """
 
     bracket: int
-    index: int  # type: ignore[assignment]
+    index: int  # type: ignore[assignment] # hides the method of tuples, which nobody calls
     rung: int
     budget: int | float
     config: Config
@@ -63,7 +63,7 @@ class Evaluation(NamedTuple):
     """
 
     bracket: int
-    index: int  # type: ignore[assignment]
+    index: int  # type: ignore[assignment] # hides the method of tuples, which nobody calls
     rung: int
     budget: int | float
     config: Config

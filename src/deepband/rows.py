@@ -42,7 +42,7 @@ class CellRow:
 class Mark(NamedTuple):
     """One config in a cell."""
 
-    index: int  # type: ignore[assignment]
+    index: int  # type: ignore[assignment] # hides the method of tuples, which nobody calls
     run: int | None
     """The run that evaluated it here; None while it is open."""
     loss: float | None
@@ -172,7 +172,7 @@ class CurveRow(NamedTuple):
     """One config on its way up."""
 
     bracket: int
-    index: int  # type: ignore[assignment]
+    index: int  # type: ignore[assignment] # hides the method of tuples, which nobody calls
     points: tuple[tuple[int | float, float], ...]
     """(budget, loss) of each rung, where it is finite."""
     curve: tuple[tuple[float, float], ...]

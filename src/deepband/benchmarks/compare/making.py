@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 from deepband.benchmarks.compare.curves import Curves
@@ -14,9 +13,9 @@ from deepband.benchmarks.compare.results import Folder
 from deepband.benchmarks.compare.running import play_unit
 from deepband.benchmarks.compare.settings import Settings
 from deepband.benchmarks.compare.tables import report
-from deepband.benchmarks.paper.making import NEEDED
+from deepband.benchmarks.paper.making import check_installed
 from deepband.benchmarks.paper.results import read_columns, write_whole
-from deepband.benchmarks.paper.running import in_processes
+from deepband.benchmarks.paper.running import do_missing
 from deepband.errors import DeepbandError
 
 
@@ -28,29 +27,14 @@ def make(
     `show` is told how many units are done of how many. Returns the files that were made, each
     with what it holds.
     """
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        raise DeepbandError(
-            f"a comparison needs {', '.join(missing)}: pip install 'deepband[paper]'"
-        )
+    check_installed("a comparison")
     try:
         folder = Folder.prepare(out, settings)
-        _play(folder, settings, workers, show)
+        play = partial(play_unit, folder, settings)
+        do_missing(play, list(settings.units()), folder.has, workers, show)
         return _present(folder, settings)
     except OSError as error:
         raise DeepbandError(f"cannot write results to {out}: {error}.") from error
-
-
-def _play(
-    folder: Folder, settings: Settings, workers: int, show: Callable[[int, int], None]
-) -> None:
-    units = list(settings.units())
-    left = [unit for unit in units if not folder.has(unit)]
-    before = len(units) - len(left)
-    show(before, len(units))
-    play = partial(play_unit, folder, settings)
-    for number, _ in enumerate(in_processes(play, left, workers), start=1):
-        show(before + number, len(units))
 
 
 def _present(folder: Folder, settings: Settings) -> dict[str, str]:

@@ -94,9 +94,8 @@ def _suggest(trial: optuna.Trial, parameter: Any) -> Any:
 
     if listed := choices(parameter):
         return trial.suggest_categorical(parameter.name, listed)
-    ask = trial.suggest_float
-    if isinstance(parameter, IntegerHyperparameter):
-        ask = trial.suggest_int  # type: ignore[assignment]
+    is_whole = isinstance(parameter, IntegerHyperparameter)
+    ask: Callable[..., float] = trial.suggest_int if is_whole else trial.suggest_float
     return ask(parameter.name, parameter.lower, parameter.upper, log=parameter.log)
 
 

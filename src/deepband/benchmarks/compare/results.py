@@ -8,7 +8,6 @@ OUT/results.parquet    a row each time that a method's incumbent changed, and on
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,11 +18,10 @@ from deepband.benchmarks.compare.settings import Settings, Unit
 from deepband.benchmarks.paper.results import (
     as_parquet,
     as_table,
-    check_same,
+    prepare,
     read_columns,
     write_whole,
 )
-from deepband.errors import InputError
 
 
 class Row(NamedTuple):
@@ -62,16 +60,7 @@ class Folder(NamedTuple):
     @classmethod
     def prepare(cls, path: Path, settings: Settings) -> Folder:
         """The folder, new or with what was done before with the same settings."""
-        wanted, place = settings.describe(), path / "settings.json"
-        if place.exists():
-            check_same(place, wanted)
-        elif path.exists() and any(path.iterdir()):
-            raise InputError(f"{path} holds other files: give a folder that is new or empty.")
-        (path / "parts").mkdir(parents=True, exist_ok=True)
-        for draft in (path / "parts").glob(".*"):  # of a run that was killed
-            draft.unlink(missing_ok=True)
-        if not place.exists():
-            write_whole(place, (json.dumps(wanted, indent=2) + "\n").encode())
+        prepare(path, settings.describe(), [path / "parts"])
         return cls(path, settings.seeds)
 
     def part(self, unit: Unit) -> Path:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from deepband.benchmarks.paper.comparing import comparisons, losses
 from deepband.benchmarks.paper.drawing import draw_all
 from deepband.benchmarks.paper.results import Folder, read_columns, write_whole
-from deepband.benchmarks.paper.running import run_units
+from deepband.benchmarks.paper.running import do_missing, run_unit
 from deepband.benchmarks.paper.settings import BEYOND, PAPER, Settings
 from deepband.benchmarks.paper.tables import report
 from deepband.errors import DeepbandError
@@ -25,11 +26,7 @@ def make(
     `show` is told how many units are done of how many. Returns the files that were made, each
     with what it holds.
     """
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        raise DeepbandError(
-            f"the paper's study needs {', '.join(missing)}: pip install 'deepband[paper]'"
-        )
+    check_installed("the paper's study")
     try:
         folder = Folder.prepare(out, settings)
         _run(folder, settings, workers, show)
@@ -38,15 +35,18 @@ def make(
         raise DeepbandError(f"cannot write results to {out}: {error}.") from error
 
 
+def check_installed(what: str) -> None:
+    """Raise an error that says what to install, unless it is there."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise DeepbandError(f"{what} needs {', '.join(missing)}: pip install 'deepband[paper]'")
+
+
 def _run(
     folder: Folder, settings: Settings, workers: int, show: Callable[[int, int], None]
 ) -> None:
     units = list(settings.units())
-    left = [unit for unit in units if not folder.has(unit)]
-    before = len(units) - len(left)
-    show(before, len(units))
-    for number, _ in enumerate(run_units(folder, settings.data, left, workers), start=1):
-        show(before + number, len(units))
+    do_missing(partial(run_unit, folder, settings.data), units, folder.has, workers, show)
     for study in settings.studies:
         folder.collect(study, [unit for unit in units if unit.study == study])
 

@@ -35,17 +35,7 @@ class Folder(NamedTuple):
     @classmethod
     def prepare(cls, path: Path, settings: Settings) -> Folder:
         """The folder, new or with what was done before with the same settings."""
-        wanted, place = settings.describe(), path / "settings.json"
-        if place.exists():
-            check_same(place, wanted)
-        elif path.exists() and any(path.iterdir()):
-            raise InputError(f"{path} holds other files: give a folder that is new or empty.")
-        for study in settings.studies:
-            (path / "parts" / study).mkdir(parents=True, exist_ok=True)
-            for draft in (path / "parts" / study).glob(".*"):  # of a run that was killed
-                draft.unlink(missing_ok=True)
-        if not place.exists():
-            write_whole(place, (json.dumps(wanted, indent=2) + "\n").encode())
+        prepare(path, settings.describe(), [path / "parts" / study for study in settings.studies])
         return cls(path, settings.seeds)
 
     def part(self, unit: Unit) -> Path:
@@ -125,7 +115,23 @@ def write_whole(place: Path, content: bytes) -> None:
     draft.replace(place)
 
 
-def check_same(place: Path, wanted: dict[str, Any]) -> None:
+def prepare(path: Path, wanted: dict[str, Any], parts: Iterable[Path]) -> None:
+    """Make a folder for results and those for their parts, or check that what is there was begun
+    with the same settings."""
+    place = path / "settings.json"
+    if place.exists():
+        _check_same(place, wanted)
+    elif path.exists() and any(path.iterdir()):
+        raise InputError(f"{path} holds other files: give a folder that is new or empty.")
+    for folder in parts:
+        folder.mkdir(parents=True, exist_ok=True)
+        for draft in folder.glob(".*"):  # of a run that was killed
+            draft.unlink(missing_ok=True)
+    if not place.exists():
+        write_whole(place, (json.dumps(wanted, indent=2) + "\n").encode())
+
+
+def _check_same(place: Path, wanted: dict[str, Any]) -> None:
     """Raise an InputError unless results were begun with the same settings."""
     try:
         kept = json.loads(place.read_text())

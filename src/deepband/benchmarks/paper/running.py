@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,12 +24,22 @@ from deepband.errors import DeepbandError
 Item = TypeVar("Item")
 
 
-def run_units(folder: Folder, data: Path, units: Sequence[Unit], workers: int) -> Iterator[Unit]:
-    """Do the units and keep their parts; yields each as it is done."""
-    return in_processes(partial(run_unit, folder, data), units, workers)
+def do_missing(
+    work: Callable[[Item], Item],
+    items: Sequence[Item],
+    is_done: Callable[[Item], bool],
+    workers: int,
+    show: Callable[[int, int], None],
+) -> None:
+    """Do those of the items that are not done; `show` is told how many are, of how many."""
+    left = [item for item in items if not is_done(item)]
+    before = len(items) - len(left)
+    show(before, len(items))
+    for number, _ in enumerate(_in_processes(work, left, workers), start=1):
+        show(before + number, len(items))
 
 
-def in_processes(
+def _in_processes(
     work: Callable[[Item], Item], items: Sequence[Item], workers: int
 ) -> Iterator[Item]:
     """Do something with each of the items, side by side; yields each as it is done."""
