@@ -21,7 +21,7 @@ SOURCE = ROOT / "src" / "deepband"
 
 LAYERS = [
     {"errors"},
-    {"schedule", "facts", "texts", "distributions"},
+    {"schedule", "facts", "texts", "distributions", "plain_files"},
     {"records", "results", "strategies", "theory", "space"},
     {"runs"},
     {"state"},
