@@ -23,7 +23,7 @@ LAYERS = [
     {"errors"},
     {"schedule", "facts", "texts", "distributions", "plain_files"},
     {"records", "results", "strategies", "theory", "space"},
-    {"runs"},
+    {"runs", "attempt_codec"},
     {"state"},
     {"hyperband", "adding", "samplers", "storage", "checkpoints", "outbox", "interrupts"},
     {"objective", "orphans"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -29,6 +30,8 @@ from deepband.facts import (
 
 FORMAT = 2
 APPLICATION = 0x44454550  # "DEEP"
+ID = re.compile("[0-9A-Za-z]{1,64}")
+"""What the id of a study can be: folders are named by it."""
 
 SCHEMA = f"""
 PRAGMA application_id = {APPLICATION};
@@ -226,6 +229,8 @@ def _study(connection: sqlite3.Connection) -> tuple[StudyCreated, str | None]:
         "sampler, chunk, objective FROM studies"
     )
     study, space, eta, low, high, seed, maximize, whole, sampler, chunk, objective = row
+    if not ID.fullmatch(study):  # "../.." would lead out of the study's folder
+        raise FactError(f"its id is {study!r}, which cannot name a folder")
     created = StudyCreated(
         study,
         json.loads(space),

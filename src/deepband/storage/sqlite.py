@@ -21,12 +21,16 @@ from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 
+from deepband import plain_files
 from deepband.errors import HeldError, StorageError, TornError, shown
 from deepband.facts import Fact, JobReleased, JobsStarted
 from deepband.state import State
 from deepband.storage import codec
+from deepband.storage.sidecars import check_name, check_sides
 
 BUSY_SECONDS = 30.0
+_FOREIGN = "SELECT count(*) FROM sqlite_master WHERE type IN ('view', 'trigger')"
+"""Code that would run whenever a study is read or written."""
 
 
 class SqliteStorage:
@@ -35,7 +39,7 @@ class SqliteStorage:
     def __init__(self, path: str | os.PathLike[str], looks_only: bool = False) -> None:
         self.path = _read_path(path)
         self._looks_only = looks_only
-        self.files = self.path.with_name(self.path.name + ".files")
+        self.files = plain_files.files_folder(self.path)
         self._lock = FileLock(
             self.files / "lock", timeout=0, thread_local=False, fallback_to_soft=False
         )
@@ -136,6 +140,14 @@ class SqliteStorage:
             raise StorageError(self.path, "is not a file. Give the path of a study file.")
         if not self.path.parent.is_dir():
             raise StorageError(self.path, f"the folder {self.path.parent} does not exist.")
+        if self.files.is_symlink():
+            raise StorageError(
+                self.files,
+                "is a symbolic link. It may lead to a folder of the same name only: move the study "
+                "with its folder instead.",
+            )
+        check_name(self.path)
+        check_sides(self.path)
         if self._journal.exists() and not self.path.exists():
             raise StorageError(
                 self.path,
@@ -208,6 +220,11 @@ class SqliteStorage:
             raise StorageError(
                 self.path, f"is damaged: it should have {page * pages} bytes and has {size}."
             )
+        (foreign,) = connection.execute(_FOREIGN).fetchone()
+        if foreign:
+            raise StorageError(
+                self.path, "has views or triggers, which no study has: it was not made by deepband."
+            )
         version = _format(connection)
         if writing and version > codec.FORMAT:
             raise StorageError(
@@ -259,12 +276,12 @@ class SqliteStorage:
         since = datetime.now().astimezone().isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
         with suppress(OSError):  # only for the message of whoever comes second
-            (self.files / "driver.json").write_text(json.dumps(holder))
+            _write_new(self.files, "driver.json", json.dumps(holder).encode())
 
     def _holder(self) -> Mapping[str, object]:
         try:
-            holder = json.loads((self.files / "driver.json").read_text())
-        except (OSError, ValueError):
+            holder = json.loads(plain_files.read_file(self.files, "driver.json", most=4096))
+        except (OSError, ValueError, RecursionError):
             return {}
         return holder if isinstance(holder, dict) else {}
 
@@ -307,6 +324,11 @@ def _commits(connection: sqlite3.Connection) -> int:
 
 def _format(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _write_new(folder: Path, name: str, content: bytes) -> None:
+    with open(plain_files.create_file(folder, name), "wb") as file:
+        file.write(content)
 
 
 def _sync_folder(folder: Path) -> None:
