@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 import deepband
 from deepband import Context, InputError, Study
-from deepband.checkpoints import Checkpoints, read_keep
+from deepband.checkpoints import read_keep
 
 Objective = Callable[[dict[str, Any], float, Context], float]
 
@@ -240,18 +239,3 @@ def test_a_bad_keep_is_refused(path: Path, keep: str) -> None:
 
 def test_what_keep_means() -> None:
     assert read_keep("top:20") == (False, 20)
-
-
-def test_checkpoints_of_one_bracket_are_made_and_removed_concurrently(tmp_path: Path) -> None:
-    """They share parent folders, which the last one to go removes."""
-    checkpoints = Checkpoints(tmp_path / "checkpoints")
-    checkpoints.folder.mkdir()
-
-    def come_and_go(index: int) -> None:
-        for _ in range(300):
-            checkpoints.begin((0, index, 0))
-            checkpoints.discard((0, index, 0))
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(come_and_go, range(4)))
-    assert list(checkpoints.folder.iterdir()) == []
