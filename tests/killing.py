@@ -9,12 +9,13 @@ import os
 import random
 import sys
 import time
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
+
 import deepband
-from deepband.executors import processes, working
+from deepband.executors import worker_process
 
 SPACE = {"x": (0.0, 1.0), "kind": ["a", "b"]}
 SETTINGS: dict[str, Any] = {"space": SPACE, "max_budget": 27, "eta": 3, "seed": 11}
@@ -29,7 +30,7 @@ def main(path: str, ledger: str, workers: int) -> None:
         draw = random.Random(context.seed)
         time.sleep(draw.uniform(0, 0.02))
         (context.path / "state").write_text(str(budget))
-        line = "/".join(context.path.parts[-3:])
+        line = context.path.name.partition(".")[0].replace("-", "/")
         with open(ledger, "ab", buffering=0) as file:  # one write, at the very end
             file.write(f"{line}\n".encode())
         if config["x"] < 0.1:
@@ -45,17 +46,9 @@ def main(path: str, ledger: str, workers: int) -> None:
         study.optimize(train, workers=workers, retries=10**6)
 
 
-def idle() -> None:
-    """Start a worker that is never told anything."""
-    ready, told = processes._CONTEXT.Pipe()
-    processes._CONTEXT.Process(target=_wait, args=(told,), daemon=True).start()
-    ready.recv()
-
-
-def _wait(told: Connection) -> None:
-    working.begin(b"", dict(os.environ), os.getcwd())
-    told.send("ready")
-    time.sleep(3600)
+def idle() -> worker_process.WorkerProcess:
+    """A worker that is never sent any order."""
+    return worker_process.WorkerProcess(cloudpickle.dumps(os.getpid))
 
 
 if __name__ == "__main__":

@@ -155,14 +155,13 @@ def test_killing_loses_nothing_and_repeats_only_what_was_not_finished(
 
 IDLE = """
 import killing, sys, time
-killing.idle()
+worker = killing.idle()
 print("ready", flush=True)
 sys.stdin.readline()
 """
 
 
 def test_a_worker_that_hears_nothing_ends_with_its_driver(tmp_path: Path) -> None:
-    """A worker killed while it holds Pebble's lock leaves such a one behind."""
     driver = subprocess.Popen(
         [sys.executable, "-c", IDLE],
         env={**os.environ, MARK: str(tmp_path)},
