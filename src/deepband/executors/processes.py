@@ -180,8 +180,8 @@ class _Slot:
         if attempt.failed:
             if self._late:  # it failed because it was told to end
                 return self._lost(self._late)
-            self._workers.keep_spare()
             self._replace_worker()
+            self._workers.keep_spare()
         ended = Ended(self.order.task, attempt._replace(job=self.order.task.job))
         self.order = None
         return ended
