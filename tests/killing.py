@@ -12,13 +12,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
+
 import deepband
 from deepband import Job, StorageError, Study
-from deepband.executors import processes, working
+from deepband.executors import worker_process
 from deepband.facts import Fact, JobFinished
 from deepband.objective import Objective
 from deepband.observers import history
@@ -175,7 +176,7 @@ def answer(job: Job, ledger: Ledger, pace: float) -> object:
 
 def objective(ledger: Ledger, pace: float) -> Objective:
     def train(config: dict[str, Any], budget: int, context: deepband.Context) -> object:
-        job = "/".join(context.path.parts[-3:])
+        job = context.path.name.partition(".")[0].replace("-", "/")
         ledger.note("began", job)
         if context.previous is not None:
             assert int((context.previous / "state").read_text()) == context.previous_budget
@@ -197,17 +198,9 @@ def outcome(config: dict[str, Any], budget: float, draw: random.Random, pace: fl
     return config["x"] + draw.random() / 2 + 10 / budget
 
 
-def idle() -> None:
-    """Start a worker that is never told anything."""
-    ready, told = processes._CONTEXT.Pipe()
-    processes._CONTEXT.Process(target=_wait, args=(told,), daemon=True).start()
-    ready.recv()
-
-
-def _wait(told: Connection) -> None:
-    working.begin(b"", dict(os.environ), os.getcwd())
-    told.send("ready")
-    time.sleep(3600)
+def idle() -> worker_process.WorkerProcess:
+    """A worker that is never sent any order."""
+    return worker_process.WorkerProcess(cloudpickle.dumps(os.getpid))
 
 
 if __name__ == "__main__":

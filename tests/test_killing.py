@@ -102,14 +102,13 @@ def test_thousands_of_kills_in_every_mode(
 
 IDLE = """
 import killing, sys, time
-killing.idle()
+worker = killing.idle()
 print("ready", flush=True)
 sys.stdin.readline()
 """
 
 
 def test_a_worker_that_hears_nothing_ends_with_its_driver(tmp_path: Path) -> None:
-    """A worker killed while it holds Pebble's lock leaves such a one behind."""
     driver = subprocess.Popen(
         [sys.executable, "-c", IDLE],
         env={**os.environ, MARK: str(tmp_path)},

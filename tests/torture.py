@@ -76,7 +76,7 @@ class Outcome(NamedTuple):
 def outcome(place: Place) -> Outcome:
     study = deepband.open_study(place.study)
     resumed = {(e.bracket, e.index, e.rung): e.resumed_from for e in study.evaluations}
-    sealed = set(Checkpoints(place.files / "checkpoints").kept())
+    sealed = set(study.checkpoints.kept())
     return Outcome(list(export.canonical(study.state)), resumed, sealed)
 
 
@@ -248,12 +248,22 @@ def check_processes(study: Path) -> None:
 
 
 def check_folder(place: Place) -> None:
-    """Everything beside the study is accounted for, but for what its checkpoints hold."""
+    """Everything beside the study is accounted for."""
     assert names(place.folder) <= {"a.study", "a.study.files", "ledger"}
     known = {"checkpoints", "driver.json", "jobs", "lock", "outbox", "output"}
     assert names(place.files) <= known
     for folder in ("jobs", "outbox", "output"):
         assert names(place.files / folder) == set(), folder
+    check_checkpoints(deepband.open_study(place.study).checkpoints)
+
+
+def check_checkpoints(checkpoints: Checkpoints) -> None:
+    """Nothing is there but sealed checkpoints of this study."""
+    assert names(checkpoints.folder.parent) <= {checkpoints.folder.name}
+    assert names(checkpoints.attempts) == set()
+    sealed = {"/".join(map(str, key)) for key in checkpoints.kept()}
+    found = {str(each.relative_to(checkpoints.folder)) for each in checkpoints.folder.glob("*/*/*")}
+    assert found == sealed | {f"{each}.json" for each in sealed}
 
 
 def names(folder: Path) -> set[str]:

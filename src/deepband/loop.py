@@ -107,6 +107,8 @@ class Loop:
         self._running: dict[JobKey, Job] = {}
         self._losses: Counter[JobKey] = Counter()
         """How often a job's worker was lost."""
+        self._faults: Counter[JobKey] = Counter()
+        """How often a job failed because of the machine."""
         self._held: list[Attempt] = []
         """What has come and is not recorded yet: for a moment, or while it is nothing but first
         failures."""
@@ -121,6 +123,7 @@ class Loop:
         try:
             if self.outbox:
                 self._orphans = self._take_in(self.outbox)
+            self._sweep()
             while not interrupts.at_once:
                 self._stopping = self._stopping or interrupts.asked or self.limits.out_of_time()
                 self._fill()  # first, so that workers are busy while results are recorded
@@ -139,6 +142,7 @@ class Loop:
         finally:
             self.executor.close()
             self._give_back()
+            self._sweep()
 
     def _is_idle(self) -> bool:
         """Whether there is nothing to wait for: not even a place for a job that is ready."""
@@ -185,7 +189,8 @@ class Loop:
             self._running[job.key] = job
             task = self._task(job)
             begun = task.context.previous_budget if task.context else 0
-            if self._losses[job.key] or self.limits.spend(job.budget - begun):
+            again = self._losses[job.key] or self._faults[job.key]
+            if again or self.limits.spend(job.budget - begun):
                 self.executor.submit(task)
             else:
                 self._stopping = True
@@ -221,8 +226,24 @@ class Loop:
         for ended in all_ended:
             job = self._running.pop(ended.task.job.key)
             attempt = ended.attempt or self._lose(job, ended.lost or "")
-            if attempt is not None:
+            if attempt is not None and attempt.environment:
+                self._try_again(attempt)
+            elif attempt is not None:
                 self._judge(attempt)
+
+    def _try_again(self, attempt: Attempt) -> None:
+        """Offer a job again that failed because of the machine, once; then it is time to stop. The
+        second attempt has a fresh worker, since the first one may have leaked what is missing."""
+        self._faults[attempt.job.key] += 1
+        self.study.release(attempt.job)
+        if self._faults[attempt.job.key] > 1:
+            reason = (attempt.error or "").partition("\n")[0]
+            raise StorageError(
+                self.study.files,
+                f"the objective failed twice because of the machine, not of its config: {reason}. "
+                "Nothing was recorded for it. Free what is missing (disk space, quota, open files) "
+                "and run again to continue.",
+            )
 
     def _lose(self, job: Job, lost: str) -> Attempt | None:
         """Offer a lost job again, or after too many losses count it as failed."""
@@ -257,6 +278,7 @@ class Loop:
         attempts, self._trusted = list(self._held), True
         if not attempts:
             return
+        self._accept(attempts)
         self.study.tell_attempts(attempts)
         self._held.clear()
         for attempt in attempts:
@@ -265,6 +287,20 @@ class Loop:
                 self.outbox.clear(attempt.job.key)
         if self.on_record:
             self.on_record()
+
+    def _accept(self, attempts: Sequence[Attempt]) -> None:
+        """Make what attempts saved the checkpoints of their jobs."""
+        for attempt in attempts:
+            if self.checkpoints and attempt.saved is not None:
+                with suppress(OSError):  # then it has a result without a checkpoint
+                    self.checkpoints.accept(attempt.job.key, attempt.saved)
+
+    def _sweep(self) -> None:
+        """Remove what attempts saved at jobs that the run does not wait for any more."""
+        if self.checkpoints:
+            state = self.study.state
+            with suppress(OSError):
+                self.checkpoints.sweep(lambda key: hyperband.is_open(state, *key))
 
     def _give_back(self) -> None:
         """Offer again what was asked for and not told."""
@@ -302,9 +338,14 @@ class Loop:
         checkpoints = self.checkpoints
         if checkpoints is None or self.keep.all or not checkpoints.path(job.key).exists():
             return
-        if self.keep.configs is None:
-            for rung in range(job.bracket, job.rung):
-                checkpoints.discard((job.bracket, job.index, rung))
-        elif self.study.done or self.study.state.is_decided(job.bracket, job.rung):
-            for key in superfluous(self.study.state, self.keep, checkpoints.kept()):
+        with suppress(OSError):  # what cannot be removed now is superfluous next time, too
+            for key in self._superfluous(job, checkpoints):
                 checkpoints.discard(key)
+
+    def _superfluous(self, job: Job, checkpoints: Checkpoints) -> Sequence[JobKey]:
+        if self.keep.configs is None:
+            return [(job.bracket, job.index, rung) for rung in range(job.bracket, job.rung)]
+        state = self.study.state
+        if not (self.study.done or state.is_decided(job.bracket, job.rung)):
+            return []
+        return superfluous(state, self.keep, checkpoints.kept())

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from deepband.checkpoints import Checkpoints
+from deepband.checkpoints import abandon, seal
 from deepband.errors import InputError
-from deepband.records import Attempt, Job
+from deepband.records import Attempt, Job, own_copy
 from deepband.results import read_any_result
 
 Objective: TypeAlias = Callable[..., object]
@@ -76,48 +78,67 @@ def takes_context(objective: Objective) -> bool:
     )
 
 
-def perform(
-    objective: Objective,
-    task: Task,
-    interruptible: bool = True,
-    wanted: Callable[[], bool] = lambda: True,
-) -> Attempt:
-    """Run a job once and seal what it saved, if that is still wanted when it ends. Whatever the
-    objective raises is its result, but for an interrupt where there can be one."""
-    arguments: list[Any] = [dict(task.job.config), task.job.budget]
+ENVIRONMENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO})
+"""Errors of the operating system that say nothing about a config: a full disk and the like."""
+
+
+def perform(objective: Objective, task: Task, interruptible: bool = True) -> Attempt:
+    """Run a job once and seal what it saved. Whatever the objective raises is its result, but for
+    an interrupt where there can be one."""
+    arguments: list[Any] = [own_copy(task.job.config), task.job.budget]
     if task.context is not None:
         arguments.append(task.context)
     process, start = os.getpid(), time.perf_counter()
-    result: object
+    failure: BaseException | None = None
     try:
-        result = objective(*arguments)
-    except BaseException as failure:
-        if isinstance(failure, KeyboardInterrupt) and interruptible:
+        outcome = read_any_result(objective(*arguments), task.maximize)
+    except BaseException as raised:
+        if isinstance(raised, KeyboardInterrupt) and interruptible:
             raise
-        result = failure
+        failure, outcome = raised, read_any_result(raised)
     if os.getpid() != process:  # a forked child that came back: it is not the one who answers
         os._exit(0)
-    seconds = time.perf_counter() - start
-    outcome = read_any_result(result, task.maximize)
-    if task.context is None:
-        return Attempt(task.job, *outcome, seconds)
-    if wanted():  # else the folder is another attempt's by now
-        _seal(task, failed=outcome[0] is None)
-    curve = tuple(task.context.reported) or None
-    return Attempt(task.job, *outcome, seconds, task.context.previous_rung, curve)
+    attempt = Attempt(
+        task.job,
+        *outcome,
+        seconds=time.perf_counter() - start,
+        environment=failure is not None and _is_of_environment(failure),
+    )
+    return attempt if task.context is None else _with_context(attempt, task, task.context)
 
 
-def _seal(task: Task, failed: bool) -> None:
-    """Make what was saved trustworthy, or remove it."""
-    assert task.context is not None
-    checkpoints = Checkpoints(task.context.path.parents[2])
+def _with_context(attempt: Attempt, task: Task, context: Context) -> Attempt:
+    """An attempt with what its context tells of it."""
+    return attempt._replace(
+        resumed_from=context.previous_rung,
+        curve=tuple(context.reported) or None,
+        saved=context.path.name if _seal(context.path, task.keeps and not attempt.failed) else None,
+    )
+
+
+def _seal(path: Path, keeps: bool) -> bool:
+    """Make what was saved trustworthy, or remove it. The result does not depend on it: with a full
+    disk, better no checkpoint than half of one."""
     try:
-        if task.keeps and not failed:
-            checkpoints.finish(task.job.key)
-            return
-    except OSError:  # a full disk: better no checkpoint than half of one
+        if keeps:
+            return seal(path)
+    except Exception:
         pass
-    checkpoints.discard(task.job.key)
+    with suppress(Exception):
+        abandon(path)
+    return False
+
+
+def _is_of_environment(failure: BaseException) -> bool:
+    """Whether a failure is, or was raised because of, a fault of the machine."""
+    seen: set[int] = set()
+    cause: BaseException | None = failure
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if isinstance(cause, OSError) and cause.errno in ENVIRONMENT:
+            return True
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return False
 
 
 def training_seed(seed: int, bracket: int, index: int, rung: int) -> int:

@@ -8,7 +8,7 @@ nothing but what it would have shown.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from deepband.facts import (
     RunStarted,
     StudyCreated,
 )
+from deepband.records import own_copy
 from deepband.state import State
 
 
@@ -151,15 +152,15 @@ def copied(fact: Fact) -> Fact:
 
 
 def _copy_created(fact: StudyCreated) -> StudyCreated:
-    return fact._replace(space=_own(fact.space))
+    return fact._replace(space=own_copy(fact.space))
 
 
 def _copy_drawn(fact: ConfigsDrawn) -> ConfigsDrawn:
-    return fact._replace(configs=tuple(map(_own, fact.configs)))
+    return fact._replace(configs=tuple(map(own_copy, fact.configs)))
 
 
 def _copy_finished(fact: JobFinished) -> JobFinished:
-    return fact._replace(metrics=_own(fact.metrics)) if fact.metrics else fact
+    return fact._replace(metrics=own_copy(fact.metrics)) if fact.metrics else fact
 
 
 _COPY: dict[type, Callable[[Any], Fact]] = {
@@ -167,12 +168,3 @@ _COPY: dict[type, Callable[[Any], Fact]] = {
     ConfigsDrawn: _copy_drawn,
     JobFinished: _copy_finished,
 }
-
-
-def _own(value: Any) -> Any:
-    """A copy of plain data. Other things, such as a function among the choices, stay themselves."""
-    if isinstance(value, Mapping):
-        return {name: _own(inner) for name, inner in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(_own, value))
-    return value

@@ -102,6 +102,13 @@ class Outbox:
             os.fsync(file.fileno())
         temporary.rename(path)
 
+    def leave(self, attempt: Attempt, token: str) -> None:
+        """Leave a result if that can be done: whoever waits for it still gets it directly. A
+        failure of the machine is no result."""
+        if not attempt.environment:
+            with suppress(Exception):  # a full disk, say
+                self.put(attempt, token)
+
     def get(self, key: JobKey, token: str) -> Attempt | None:
         """The result of an attempt, if it is there."""
         return _read(self.results / _name(key, token))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from operator import index
 from typing import Any, NamedTuple
 
 from deepband.errors import InputError, shown
 from deepband.facts import Config, JobKey
+
+_IMMUTABLE = frozenset({int, float, str, bool, type(None)})
 
 
 class Job(NamedTuple):
@@ -41,6 +44,20 @@ def whole_key(job: Job) -> JobKey:
         raise InputError(f"{shown(job)} is not a job: its numbers are not whole.") from None
 
 
+def own_copy(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a config, or of metrics, that shares nothing that can be changed."""
+    if all(type(value) in _IMMUTABLE for value in values.values()):  # nearly always
+        return dict(values)
+    return {name: _own(value) for name, value in values.items()}
+
+
+def _own(value: object) -> object:
+    try:
+        return deepcopy(value)
+    except Exception:  # an object that cannot be copied, which only a study in memory may hold
+        return value
+
+
 class Attempt(NamedTuple):
     """What came of running a job once: the outcome that was read, and how it went."""
 
@@ -51,6 +68,19 @@ class Attempt(NamedTuple):
     seconds: float | None = None
     resumed_from: int | None = None
     curve: tuple[tuple[float, float], ...] | None = None
+    saved: str | None = None
+    """The name of the folder that the attempt saved into and sealed, if it did."""
+    environment: bool = False
+    """Whether it failed because of the machine, such as a full disk: no verdict on the config."""
+
+    @property
+    def failed(self) -> bool:
+        return self.loss is None
+
+    @property
+    def recorded(self) -> tuple[Any, ...]:
+        """What a study records of it, in the order of `JobFinished`."""
+        return self[1:7]
 
 
 class Evaluation(NamedTuple):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from deepband.errors import read_index
 from deepband.facts import JobFinished
-from deepband.records import Evaluation
+from deepband.records import Evaluation, own_copy
 from deepband.runs import Run
 from deepband.schedule import Cell, Schedule, as_number
 from deepband.state import State
@@ -139,7 +139,7 @@ def evaluation(state: State, told: JobFinished) -> Evaluation:
         index=told.index,
         rung=told.rung,
         budget=state.run.budgets[told.rung],
-        config=dict(state.configs[told.bracket][told.index]),
+        config=own_copy(state.configs[told.bracket][told.index]),
         loss=told.loss,
         value=None if told.loss is None else state.value(told.loss),
         run=told.run,

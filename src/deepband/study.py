@@ -26,7 +26,7 @@ from deepband.looking import Looking
 from deepband.loop import Limits
 from deepband.objective import Objective
 from deepband.observers import Observer, Observers, history
-from deepband.records import Attempt, Job, whole_key
+from deepband.records import Attempt, Job, own_copy, whole_key
 from deepband.results import read_result
 from deepband.running import How, run_jobs
 from deepband.samplers import Sampler
@@ -102,7 +102,7 @@ class Study(Looking):
     def tell_attempts(self, attempts: Iterable[Attempt]) -> None:
         """Record what came of running jobs, with how it went."""
         self.lock()
-        self._finish((job, tuple(how)) for job, *how in attempts)
+        self._finish((attempt.job, attempt.recorded) for attempt in attempts)
 
     def expects(self, job: Job) -> bool:
         """Whether this is an open job of the study, as it was handed out."""
@@ -344,7 +344,7 @@ class Study(Looking):
         if max(keys)[0] >= len(budgets):  # ahead, in the next run's new bracket
             budgets = state.coming.job_budgets(state.created.integer_budgets)
         return [
-            Job(bracket, index, rung, budgets[rung], dict(configs[bracket][index]), study)
+            Job(bracket, index, rung, budgets[rung], own_copy(configs[bracket][index]), study)
             for bracket, index, rung in keys
         ]
 
