@@ -75,9 +75,9 @@ def check_processes(study: Path) -> None:
     wait_until(lambda: not processes_of(study))
 
 
-def check_folder(place: Place) -> None:
-    """Everything beside the study is accounted for."""
-    assert names(place.folder) <= {"a.study", "a.study.files", "ledger"}
+def check_folder(place: Place, *others: str) -> None:
+    """Everything beside the study is accounted for. There may be others, which are not its own."""
+    assert names(place.folder) <= {"a.study", "a.study.files", "ledger", *others}
     known = {"checkpoints", "driver.json", "jobs", "lock", "outbox", "output"}
     assert names(place.files) <= known
     for folder in ("jobs", "outbox", "output"):
