@@ -522,11 +522,12 @@ def test_places_held_by_tasks_that_hang_are_waited_for(quick: None) -> None:
 def test_what_a_lost_task_still_does_harms_nobody(quick: None, tmp_path: Path) -> None:
     """The first attempt at each config on rung 1 hangs, is given up, and then fails while the
     second one trains: its end must not touch the checkpoint of the other."""
-    begun: set[Path] = set()
+    begun: set[str] = set()
 
     def train(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
-        if budget == 3 and context.path not in begun:
-            begun.add(context.path)
+        job, _, _ = context.path.name.partition(".")
+        if budget == 3 and job not in begun:
+            begun.add(job)
             time.sleep(2.2)
             raise RuntimeError("too late")
         time.sleep(1.0 if budget == 3 else 0.0)

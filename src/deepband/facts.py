@@ -8,6 +8,7 @@ for the garbage collector to visit. (A field `index` hides the method of tuples,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,6 +17,22 @@ Config: TypeAlias = dict[str, Any]
 
 JobKey: TypeAlias = tuple[int, int, int]
 """A (bracket, index, rung)."""
+
+_IMMUTABLE = frozenset({int, float, str, bool, type(None)})
+
+
+def own_copy(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a config, or of metrics, that shares nothing that can be changed."""
+    if all(type(value) in _IMMUTABLE for value in values.values()):  # nearly always
+        return dict(values)
+    return {name: _own(value) for name, value in values.items()}
+
+
+def _own(value: object) -> object:
+    try:
+        return deepcopy(value)
+    except Exception:  # an object that cannot be copied, which only a study in memory may hold
+        return value
 
 
 class StudyCreated(NamedTuple):

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 from deepband.checkpoints import abandon, seal
 from deepband.errors import InputError
-from deepband.records import Attempt, Job, own_copy
+from deepband.facts import own_copy
+from deepband.records import Attempt, Job
 from deepband.results import read_any_result
 
 Objective: TypeAlias = Callable[..., object]

@@ -9,8 +9,8 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from deepband.errors import read_index
-from deepband.facts import JobFinished
-from deepband.records import Evaluation, own_copy
+from deepband.facts import JobFinished, own_copy
+from deepband.records import Evaluation
 from deepband.runs import Run
 from deepband.schedule import Cell, Schedule, as_number
 from deepband.state import State

@@ -21,12 +21,13 @@ from deepband.facts import (
     JobsStarted,
     ObjectiveNamed,
     RunStarted,
+    own_copy,
 )
 from deepband.looking import Looking
 from deepband.loop import Limits
 from deepband.objective import Objective
 from deepband.observers import Observer, Observers, history
-from deepband.records import Attempt, Job, own_copy, whole_key
+from deepband.records import Attempt, Job, whole_key
 from deepband.results import read_result
 from deepband.running import How, run_jobs
 from deepband.samplers import Sampler
