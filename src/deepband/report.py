@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from types import MappingProxyType
 
 from deepband.errors import read_index
 from deepband.facts import JobFinished
@@ -89,7 +88,7 @@ def _plan(schedule: Schedule, places: Mapping[Cell, int], whole: bool) -> Plan:
         evaluations=count,
         cost=schedule.cost_of(places),
         cost_resumed=schedule.cost_resumed_of(places),
-        places=MappingProxyType(dict(places)),
+        places=dict(places),
     )
 
 
@@ -144,7 +143,7 @@ def evaluation(state: State, told: JobFinished) -> Evaluation:
         value=None if told.loss is None else state.value(told.loss),
         run=told.run,
         error=told.error,
-        metrics=MappingProxyType(told.metrics or {}),
+        metrics=dict(told.metrics or {}),
         seconds=told.seconds,
         resumed_from=told.resumed_from,
         curve=told.curve or (),
