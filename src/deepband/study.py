@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -91,10 +92,7 @@ class Study(Looking):
         """Record many results together: all of them, or none if it raises."""
         self.lock()
         maximize = self.maximize
-        try:
-            paired = [(job, result) for job, result in pairs]
-        except (TypeError, ValueError):
-            raise InputError("tell_all takes pairs: [(job, result), ...].") from None
+        paired = [_pair(given) for given in _iterable(pairs)]
         self._finish(
             (job, (*read_result(result, maximize), None, None, None)) for job, result in paired
         )
@@ -367,3 +365,23 @@ class Study(Looking):
         if self.learns and index >= len(self._state.configs[bracket]):
             raise JobError(bracket, index, rung, "its config is not drawn yet: ask for it first.")
         return bracket, index, rung
+
+
+def _pair(given: object) -> tuple[Job, object]:
+    """A (job, result). Nothing is caught here: what the user's own iterators raise is theirs."""
+    if type(given) is tuple and len(given) == 2:  # nearly always
+        return given
+    pair = tuple(islice(_iterable(given), 3))
+    if len(pair) != 2:
+        raise _no_pairs(given)
+    return pair
+
+
+def _iterable(given: object) -> Iterable[Any]:
+    if not isinstance(given, Iterable):
+        raise _no_pairs(given)
+    return given
+
+
+def _no_pairs(given: object) -> InputError:
+    return InputError(f"tell_all takes pairs, [(job, result), ...], and was given {shown(given)}.")
