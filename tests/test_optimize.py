@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,53 @@ def test_it_stops_at_a_cost() -> None:
     study.optimize(by_x, max_cost=5)
     assert sum(each.budget for each in study.evaluations) == 12
     study.optimize(by_x)
+    assert study.done
+
+
+FRACTIONS: list[dict[str, Any]] = [
+    {"min_budget": 0.1, "max_budget": 0.9},
+    {"min_budget": Fraction(1, 9), "max_budget": 1},  # its cost, 26/3, is no float
+    {"min_budget": 1, "max_budget": 1.7, "eta": 2},
+    {"min_budget": 1, "max_budget": 100},
+    {"min_budget": 1, "max_budget": 100, "integer_budgets": True},
+]
+
+
+@pytest.mark.parametrize("settings", FRACTIONS, ids=str)
+@pytest.mark.parametrize("kind", [float, Fraction, Decimal])
+def test_a_run_costs_what_its_plan_says(settings: dict[str, Any], kind: type[Any]) -> None:
+    study = open_study(**settings)
+    cost = study.plan().cost
+    study.optimize(by_x, max_cost=cost if kind is Fraction else kind(str(float(cost))))
+    assert study.done
+    assert study.runs[-1].cost == cost
+
+
+@pytest.mark.parametrize("settings", FRACTIONS, ids=str)
+def test_a_run_that_may_cost_a_little_less_ends_one_job_early(settings: dict[str, Any]) -> None:
+    study = open_study(**settings)
+    plan = study.plan()
+    study.optimize(by_x, max_cost=plan.cost * Fraction(999_999, 1_000_000))
+    assert study.runs[-1].evaluations == plan.evaluations - 1
+    study.optimize(by_x, max_cost=plan.schedule.max_budget)
+    assert study.done
+
+
+def test_training_that_goes_on_costs_the_difference_exactly() -> None:
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        (context.path / "weights").write_text("w")
+        return float(config["x"])
+
+    study = open_study(min_budget=0.1, max_budget=0.9)
+    study.optimize(objective, max_cost=float(study.plan().cost_resumed))
+    assert study.done
+    assert study.runs[-1].trained == study.plan().cost_resumed
+
+
+@pytest.mark.parametrize("limit", [float("inf"), np.float32("inf"), Decimal("inf")])
+def test_an_infinite_limit_is_none(limit: Any) -> None:
+    study = open_study()
+    study.optimize(by_x, max_cost=limit, max_seconds=limit, ahead=True, ahead_limit=limit)
     assert study.done
 
 
