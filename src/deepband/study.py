@@ -199,7 +199,8 @@ class Study(Looking):
 
         `objective(config, budget)` or `objective(config, budget, context)` returns what `tell`
         takes; what it raises is a failed evaluation. See `deepband.Context` for checkpoints,
-        seeds and learning curves.
+        seeds and learning curves; it is passed to a parameter named `context`, or to a required
+        third one.
 
         With more than one of `workers`, or a `timeout` (seconds, or a function of the budget),
         jobs run in processes of their own: one that dies, or takes too long, costs only its own
