@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 FIRST_FAILURES = 3
 SECONDS_A_LOOK = 0.1
+PLAIN = {str, int, float, bool, type(None)}
+"""Types of values that any pickle carries as they are."""
 
 
 class Limits:
@@ -289,6 +291,10 @@ class Loop:
 
     def _task(self, job: Job) -> Task:
         context = self._context(job) if self.checkpoints else None
+        if not PLAIN.issuperset(map(type, job.config.values())):
+            from deepband.executors.shipping import CarriedConfig  # loads cloudpickle
+
+            job = job._replace(config=CarriedConfig(job.config))
         return Task(job, context, self.study.maximize, keeps=self.keep != Keep(False, 0))
 
     def _context(self, job: Job) -> Context:

@@ -97,7 +97,7 @@ class Outbox:
         path = self.results / _name(key, token)
         temporary = path.with_name(f".{path.name}")
         with temporary.open("w") as file:
-            json.dump(row, file)
+            file.write(_as_text(row))
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(path)
@@ -186,6 +186,14 @@ def _can_lock(descriptor: int) -> bool:
 def _name(key: JobKey, token: str) -> str:
     bracket, index, rung = key
     return f"{bracket}-{index}-{rung}.{token}"
+
+
+def _as_text(row: dict[str, Any]) -> str:
+    try:
+        return json.dumps(row)
+    except (TypeError, ValueError):
+        # Objects in the config: only a study in memory has them, whose driver knows the config.
+        return json.dumps({**row, "job": [*row["job"][:4], {}, *row["job"][5:]]})
 
 
 def _read(path: Path) -> Attempt | None:
