@@ -23,7 +23,7 @@ LAYERS = [
     {"errors"},
     {"schedule", "facts", "texts", "distributions"},
     {"records", "results", "strategies", "theory", "space"},
-    {"runs"},
+    {"runs", "platforms"},
     {"state"},
     {"hyperband", "adding", "samplers", "storage", "checkpoints", "outbox", "interrupts"},
     {"objective", "orphans"},

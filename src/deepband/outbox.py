@@ -9,7 +9,6 @@ A worker whose job file is gone has been given up: its result is not wanted any 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deepband.facts import JobKey
+from deepband.platforms import fcntl, require_posix
 from deepband.records import Attempt, Job
 
 SECONDS_A_BEAT = 5.0
@@ -45,6 +45,7 @@ class Outbox:
     """The jobs that run and the results that wait, of one study."""
 
     def __init__(self, folder: Path) -> None:
+        require_posix()
         self.folder = folder
         self.jobs = folder / "jobs"
         self.results = folder / "outbox"
