@@ -204,6 +204,14 @@ def test_a_limit_to_what_is_spent_ahead() -> None:
         open_study().optimize(loss, ahead=True, ahead_limit=-1)
 
 
+def test_the_limit_to_what_is_spent_ahead_is_exact() -> None:
+    """Three jobs of 0.1 cost 0.3, though 0.1 + 0.1 + 0.1 is more in floats."""
+    study = open_study(min_budget=0.1, max_budget=0.9)
+    simulated = SimulatedExecutor(50, lambda job: job.budget)
+    study.optimize(loss, executor=simulated, ahead=True, ahead_limit=0.3)
+    assert sorted(key[2] for key in study.state.ahead.results) == [0, 0, 0]
+
+
 def test_work_ahead_leaves_the_run_what_it_needs() -> None:
     study = open_study()
     simulated = SimulatedExecutor(50, lambda job: job.budget)
