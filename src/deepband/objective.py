@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter
@@ -113,7 +114,7 @@ def perform(objective: Objective, task: Task, interruptible: bool = True) -> Att
     process, start = os.getpid(), time.perf_counter()
     failure: BaseException | None = None
     try:
-        result = objective(own_copy(task.job.config), task.job.budget, *more, **named)
+        result = objective(own_copy(task.job.config, _copied), task.job.budget, *more, **named)
         outcome = read_any_result(result, task.maximize)
     except BaseException as raised:
         if isinstance(raised, KeyboardInterrupt) and interruptible:
@@ -128,6 +129,14 @@ def perform(objective: Objective, task: Task, interruptible: bool = True) -> Att
         environment=failure is not None and _is_of_environment(failure),
     )
     return attempt if task.context is None else _with_context(attempt, task, task.context)
+
+
+def _copied(value: object) -> object:
+    """A copy of an object among the choices, if it can be copied: an objective may change it."""
+    try:
+        return deepcopy(value)
+    except Exception:
+        return value
 
 
 def _with_context(attempt: Attempt, task: Task, context: Context) -> Attempt:
