@@ -108,8 +108,17 @@ class FuturesExecutor:
         future.add_done_callback(self._done.put)
 
     def wait(self, seconds: float) -> Sequence[Ended]:
-        if self._fault is not None:
-            raise self._fault
+        end = time.monotonic() + seconds
+        while True:
+            if self._fault is not None:
+                raise self._fault
+            left = max(0.0, end - time.monotonic())
+            ended = self._answers(min(left, SECONDS_A_CHECK)) + self._overdue()
+            if ended or time.monotonic() >= end:
+                return ended
+
+    def _answers(self, seconds: float) -> list[Ended]:
+        """What the futures that are done answered, waiting so long for the first one."""
         ended = []
         with suppress(queue.Empty):
             future = self._done.get(timeout=seconds)
@@ -119,7 +128,7 @@ class FuturesExecutor:
                     with self._faults():
                         ended.append(self._answered(future, pending))
                 future = self._done.get_nowait()
-        return ended + self._overdue()
+        return ended
 
     @contextmanager
     def _faults(self) -> Iterator[None]:

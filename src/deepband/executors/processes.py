@@ -31,6 +31,7 @@ from deepband.objective import Objective, Task
 from deepband.outbox import Outbox, look
 from deepband.records import Attempt
 
+SECONDS_A_CHECK = 0.1
 SECONDS_TO_TERMINATE = 2.0
 SECONDS_TO_BEGIN = 60.0
 SECONDS_TO_EXPIRE = 0.5
@@ -63,10 +64,17 @@ class ProcessExecutor:
         slot.start(Order(task, secrets.token_hex(4), seconds, self._folder))
 
     def wait(self, seconds: float) -> Sequence[Ended]:
-        futures = [slot.future for slot in self._slots if slot.future is not None]
-        if futures:
-            wait(futures, timeout=seconds, return_when=FIRST_COMPLETED)
-        return [ended for slot in self._slots if (ended := slot.look()) is not None]
+        end = time.monotonic() + seconds
+        while True:
+            left = max(0.0, end - time.monotonic())
+            futures = [slot.future for slot in self._slots if slot.future is not None]
+            if futures:  # not longer than a moment, because a timeout completes no future
+                wait(futures, timeout=min(left, SECONDS_A_CHECK), return_when=FIRST_COMPLETED)
+            else:
+                time.sleep(left)
+            ended = [ended for slot in self._slots if (ended := slot.look()) is not None]
+            if ended or time.monotonic() >= end:
+                return ended
 
     def close(self) -> None:
         ending = [slot.close() for slot in self._slots]
