@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import pytest
 
+import deepband
 from deepband import DeepbandError, Job
 from deepband.executors.base import Ended, Executor
 from deepband.executors.choosing import choose
+from deepband.executors.inline import InlineExecutor
+from deepband.executors.processes import ProcessExecutor
 from deepband.executors.simulated import SimulatedExecutor
 from deepband.interrupts import Interrupts
+from deepband.loop import SECONDS_A_LOOK
 from deepband.objective import Task
 from deepband.outbox import Outbox
 from driving import wait_until
@@ -315,3 +321,41 @@ class TestExecutor:
         bench.gate.touch()
         bench.stack.close()
         assert list(bench.outbox.results.iterdir()) == []
+
+
+@pytest.mark.parametrize("executor", [InlineExecutor, ProcessExecutor])
+def test_a_driver_that_waits_for_the_worker_of_a_dead_one_does_not_spin(
+    executor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker goes on until the second driver has waited for it five times in vain."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import time\n"
+        "from pathlib import Path\n"
+        "import deepband\n"
+        "def slow(config, budget):\n"
+        f"    here = Path({str(tmp_path)!r})\n"
+        "    (here / 'begun').touch()\n"
+        "    while not (here / 'go').exists():\n"
+        "        time.sleep(0.02)\n"
+        "    return config['x']\n"
+        "study = deepband.open_study('a.study', space={'x': (0.0, 1.0)}, max_budget=1)\n"
+        "study.optimize(slow, workers=2)\n"
+    )
+    driver = subprocess.Popen([sys.executable, str(script)], cwd=tmp_path)
+    wait_until((tmp_path / "begun").exists)
+    driver.kill()
+    driver.wait()
+    original, waits = executor.wait, list[float]()
+
+    def counted(self: Any, seconds: float) -> Sequence[Ended]:
+        waits.append(time.monotonic())
+        if len(waits) > 5:
+            (tmp_path / "go").touch()
+        return cast("Sequence[Ended]", original(self, seconds))
+
+    monkeypatch.setattr(executor, "wait", counted)
+    with deepband.open_study(tmp_path / "a.study") as study:
+        study.optimize(make_objective(), workers=1 if executor is InlineExecutor else 2)
+        assert [each.error for each in study.evaluations] == [None]
+    assert waits[5] - waits[0] >= 5 * SECONDS_A_LOOK
