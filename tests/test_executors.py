@@ -673,26 +673,6 @@ def test_a_worker_without_a_sign_of_life_is_lost(quick: None, tmp_path: Path) ->
             process.kill()
 
 
-def test_a_task_that_takes_too_long(quick: None) -> None:
-    release = threading.Event()
-
-    def hanging(config: dict[str, Any], budget: float) -> float:
-        if budget == 9:
-            release.wait(30)
-        return loss(config, budget)
-
-    study = open_study()
-    with ThreadPoolExecutor(40) as pool:
-        start = time.monotonic()
-        study.optimize(hanging, executor=pool, timeout=1.0, retries=0)
-        assert time.monotonic() - start < 20
-        release.set()
-    assert study.done
-    failed = [each for each in study.evaluations if each.loss is None]
-    assert {each.budget for each in failed} == {9}
-    assert all((each.error or "").startswith("Timeout: it took more than 1") for each in failed)
-
-
 class Elsewhere(ThreadPoolExecutor):
     """Runs tasks where the study's path means another folder."""
 

@@ -141,8 +141,10 @@ class Loop:
                 self._record_trusted()
                 self._fill()
                 self._fill_ahead()
-                if self._is_idle() and not self._settle():
-                    break
+                if self._is_idle():
+                    if not self._settle():
+                        break
+                    continue
                 self._collect(self.executor.wait(SECONDS_A_LOOK))
                 self._adopt()
             self._record()
