@@ -204,6 +204,14 @@ def test_a_limit_to_what_is_spent_ahead() -> None:
         open_study().optimize(loss, ahead=True, ahead_limit=-1)
 
 
+def test_the_limit_to_what_is_spent_ahead_is_exact() -> None:
+    """Three jobs of 0.1 cost 0.3, though 0.1 + 0.1 + 0.1 is more in floats."""
+    study = open_study(min_budget=0.1, max_budget=0.9)
+    simulated = SimulatedExecutor(50, lambda job: job.budget)
+    study.optimize(loss, executor=simulated, ahead=True, ahead_limit=0.3)
+    assert sorted(key[2] for key in study.state.ahead.results) == [0, 0, 0]
+
+
 def test_work_ahead_leaves_the_run_what_it_needs() -> None:
     study = open_study()
     simulated = SimulatedExecutor(50, lambda job: job.budget)
@@ -522,11 +530,12 @@ def test_places_held_by_tasks_that_hang_are_waited_for(quick: None) -> None:
 def test_what_a_lost_task_still_does_harms_nobody(quick: None, tmp_path: Path) -> None:
     """The first attempt at each config on rung 1 hangs, is given up, and then fails while the
     second one trains: its end must not touch the checkpoint of the other."""
-    begun: set[Path] = set()
+    begun: set[str] = set()
 
     def train(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
-        if budget == 3 and context.path not in begun:
-            begun.add(context.path)
+        job, _, _ = context.path.name.partition(".")
+        if budget == 3 and job not in begun:
+            begun.add(job)
             time.sleep(2.2)
             raise RuntimeError("too late")
         time.sleep(1.0 if budget == 3 else 0.0)
@@ -662,26 +671,6 @@ def test_a_worker_without_a_sign_of_life_is_lost(quick: None, tmp_path: Path) ->
         assert list(canonical(study.state)) == list(canonical(alone.state))
         for process in pool._processes.values():
             process.kill()
-
-
-def test_a_task_that_takes_too_long(quick: None) -> None:
-    release = threading.Event()
-
-    def hanging(config: dict[str, Any], budget: float) -> float:
-        if budget == 9:
-            release.wait(30)
-        return loss(config, budget)
-
-    study = open_study()
-    with ThreadPoolExecutor(40) as pool:
-        start = time.monotonic()
-        study.optimize(hanging, executor=pool, timeout=1.0, retries=0)
-        assert time.monotonic() - start < 20
-        release.set()
-    assert study.done
-    failed = [each for each in study.evaluations if each.loss is None]
-    assert {each.budget for each in failed} == {9}
-    assert all((each.error or "").startswith("Timeout: it took more than 1") for each in failed)
 
 
 class Elsewhere(ThreadPoolExecutor):

@@ -23,10 +23,10 @@ LAYERS = [
     {"errors"},
     {"schedule", "facts", "texts", "distributions"},
     {"records", "results", "strategies", "theory", "space"},
-    {"runs"},
+    {"runs", "platforms"},
     {"state"},
     {"hyperband", "adding", "samplers", "storage", "checkpoints", "outbox", "interrupts"},
-    {"objective", "orphans"},
+    {"objective", "orphans", "costs"},
     {"quote", "explain", "report", "rows", "executors", "observers"},
     {"loop"},
     {"drawing", "export", "stability", "improving", "importance"},
@@ -55,7 +55,7 @@ PURE = {
     "hyperband",
 }
 PURE |= {"adding", "quote", "explain", "report", "rows", "theory", "export", "texts"}
-PURE |= {"improving", "advice", "automatic"}
+PURE |= {"improving", "advice", "automatic", "costs"}
 IMPURE = {"random", "secrets", "time", "datetime", "os", "pathlib", "sqlite3"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -151,6 +152,28 @@ def test_tell_all_records_all_or_nothing() -> None:
     assert study.evaluations == []
     study.tell_all((job, 0.5) for job in (one, two, three))
     assert len(study.evaluations) == 3
+
+
+@pytest.mark.parametrize("error", [ValueError("a bad row"), TypeError("no number"), OSError()])
+def test_tell_all_hands_on_what_a_generator_raises(error: Exception) -> None:
+    study = open_study()
+    job = asked(study)
+
+    def results() -> Iterator[tuple[Job, object]]:
+        yield job, 0.5
+        raise error
+
+    def pair() -> Iterator[object]:
+        yield job
+        raise error
+
+    for given in (results(), [pair()]):
+        with pytest.raises(type(error)) as caught:
+            study.tell_all(given)  # type: ignore[arg-type] # a pair that is a generator
+        assert caught.value is error
+    assert study.evaluations == []
+    study.tell_all([[job, 0.5]])  # type: ignore[list-item] # a pair all the same
+    assert len(study.evaluations) == 1
 
 
 def test_deepening_goes_on_and_can_be_repeated() -> None:

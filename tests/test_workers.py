@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import ctypes
 import errno
+import math
+import multiprocessing
 import os
 import resource
 import signal
@@ -14,13 +16,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import deepband
-from deepband import Context, InputError, ObjectiveError, StorageError, Study, export
+from deepband import Context, InputError, Job, ObjectiveError, StorageError, Study, export
+from deepband.outbox import Outbox
+from deepband.records import Attempt
 
 SPACE = {"x": (0.0, 1.0)}
 
@@ -682,3 +687,76 @@ def test_a_job_has_its_own_lists() -> None:
         job.config["layers"].append(5)
         study.tell(job, 1.0)
     assert all(each.config["layers"][-1] != 5 for each in study.evaluations)
+
+
+def double(x: float) -> float:
+    return 2 * x
+
+
+class Scale:
+    """A choice that is an object."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, x: float) -> float:
+        return self.factor * x
+
+
+OBJECTS = {"f": [double, math.sqrt, lambda x: x / 3, Scale(5)], "x": (0.0, 1.0)}
+POOLS: dict[str, Callable[[], Any]] = {
+    "workers": lambda: None,
+    "threads": lambda: ThreadPoolExecutor(2),
+    "processes": lambda: ProcessPoolExecutor(2, multiprocessing.get_context("forkserver")),
+}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_choices_that_are_objects_work_anywhere(pool: str) -> None:
+    def objective(config: dict[str, Any], budget: float) -> float:
+        return float(config["f"](config["x"])) / budget
+
+    alone, study = open_study(space=OBJECTS), open_study(space=OBJECTS)
+    alone.optimize(objective)
+    executor = POOLS[pool]()
+    study.optimize(objective, workers=2, executor=executor)
+    if executor is not None:
+        executor.shutdown()
+    losses = [[each.loss for each in made.evaluations] for made in (alone, study)]
+    assert losses[0] == losses[1]
+    assert all(each.config["f"] in OBJECTS["f"] for each in study.evaluations)
+
+
+def test_choices_of_a_script_work_in_workers(tmp_path: Path) -> None:
+    """Workers do not load the script, so its functions must travel by value."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import deepband\n"
+        "def half(x): return x / 2\n"
+        "def third(x): return x / 3\n"
+        "space = {'f': [half, third, lambda x: x / 4]}\n"
+        "study = deepband.open_study(space=space, max_budget=9)\n"
+        "study.optimize(lambda config, budget: config['f'](budget), workers=2)\n"
+        "print(study.done, sorted({round(e.budget / e.loss) for e in study.evaluations}))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert done.stdout == "True [2, 3, 4]\n"
+
+
+def test_a_choice_that_cannot_travel_is_refused_before_anything_is_run() -> None:
+    study = open_study(space={"lock": [threading.Lock(), "none"]})
+    with pytest.raises(InputError, match=r"'lock' has the choice <unlocked .* cannot travel"):
+        study.optimize(lambda config, budget: 1.0, workers=2)
+    assert study.evaluations == []
+    study.optimize(lambda config, budget: 1.0)
+    assert study.done
+
+
+def test_a_result_of_a_config_with_objects_waits_in_the_outbox(tmp_path: Path) -> None:
+    outbox, job = Outbox(tmp_path), Job(0, 1, 2, 9, {"f": double, "of": {(1, 2): "a"}})
+    outbox.make()
+    with outbox.hold(job.key, "token", None):
+        outbox.put(Attempt(job, 0.5), "token")
+    found = outbox.get(job.key, "token")
+    assert found is not None
+    assert (found.job.key, found.job.budget, found.loss) == (job.key, 9, 0.5)

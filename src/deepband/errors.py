@@ -19,9 +19,11 @@ Each keeps its facts as attributes and says what happened, what was given and wh
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral
+from typing import Any
 
 __all__ = [
     "BudgetError",
@@ -53,6 +55,27 @@ def shown(given: object, most: int = 80) -> str:
 
 class DeepbandError(Exception):
     """The root of every error that deepband raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the finished error. By default Python would call `__init__` with the message,
+        which most subclasses build from other arguments."""
+        attributes = {name: _portable(value) for name, value in vars(self).items()}
+        return _restored, (type(self), self.args), attributes
+
+
+def _restored(kind: type[DeepbandError], args: tuple[object, ...]) -> DeepbandError:
+    """An error with this message; unpickling then sets its attributes."""
+    return kind.__new__(kind, *args)
+
+
+def _portable(value: object) -> object:
+    """The value or, if it does not survive pickling, its text: an error about a value that cannot
+    reach another process must still be able to."""
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:
+        return shown(value)
+    return value
 
 
 class InputError(DeepbandError, ValueError):

@@ -7,11 +7,12 @@ a typo does not poison the study. A job whose worker died is no verdict: it is t
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING
@@ -27,53 +28,63 @@ from deepband.orphans import Orphans
 from deepband.outbox import Outbox
 from deepband.records import Attempt, Job
 from deepband.report import cost_left
+from deepband.schedule import Budget, exceeds, is_finite, read_exactly
 
 if TYPE_CHECKING:
     from deepband.study import Study
 
 FIRST_FAILURES = 3
 SECONDS_A_LOOK = 0.1
+PLAIN = {str, int, float, bool, type(None)}
+"""Types of values that any pickle carries as they are."""
 
 
-@dataclass(slots=True)
 class Limits:
-    """When to stop before the run is done. Cost counts what is really trained."""
+    """When to stop before the run is done. Costs are exact, and count what is really trained."""
 
-    max_seconds: float | None = None
-    max_cost: float | None = None
-    ahead_limit: float | None = 0
-    """How much of `cost` may be spent ahead of the next run."""
-    start: float = field(default_factory=time.monotonic)
-    cost: float = 0.0
-    ahead: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("max_seconds", "max_cost", "ahead_limit"):
-            limit = getattr(self, name)
-            number = isinstance(limit, Real) and not isinstance(limit, bool)
-            if limit is not None and not (number and limit >= 0):
-                raise InputError(f"{name} is {shown(limit)}: give a number of 0 or more.")
+    def __init__(
+        self,
+        max_seconds: Budget | None = None,
+        max_cost: Budget | None = None,
+        ahead_limit: Budget | None = 0,
+    ) -> None:
+        self.max_seconds = _read_limit("max_seconds", max_seconds)
+        self.max_cost = _read_limit("max_cost", max_cost)
+        self.ahead_limit = _read_limit("ahead_limit", ahead_limit)
+        """How much of `cost` may be spent ahead of the next run."""
+        self.start = time.monotonic()
+        self.cost = Fraction(0)
+        self.ahead = Fraction(0)
 
     def out_of_time(self) -> bool:
         return self.max_seconds is not None and time.monotonic() - self.start >= self.max_seconds
 
-    def spend(self, budget: float) -> bool:
+    def spend(self, budget: Fraction) -> bool:
         """Count a budget, unless it would go beyond the limit."""
-        if self.max_cost is not None and self.cost + budget > self.max_cost:
+        if self.max_cost is not None and exceeds(self.cost + budget, self.max_cost):
             return False
         self.cost += budget
         return True
 
-    def spend_ahead(self, budget: float, needed: Fraction) -> bool:
+    def spend_ahead(self, budget: Fraction, needed: Fraction) -> bool:
         """The same for a job ahead, which has a limit of its own and leaves the current run what
         that still needs."""
-        if self.ahead_limit is not None and self.ahead + budget > self.ahead_limit:
+        if self.ahead_limit is not None and exceeds(self.ahead + budget, self.ahead_limit):
             return False
-        if self.max_cost is not None and self.cost + budget + float(needed) > self.max_cost:
+        if self.max_cost is not None and exceeds(self.cost + budget + needed, self.max_cost):
             return False
         self.ahead += budget
         self.cost += budget
         return True
+
+
+def _read_limit(name: str, given: Budget | None) -> Fraction | None:
+    """A limit as a user gives it; None is none, and so is infinity."""
+    if given is None or (isinstance(given, Real | Decimal) and given == math.inf):
+        return None
+    if not is_finite(given) or given < 0:
+        raise InputError(f"{name} is {shown(given)}: give a number of 0 or more.")
+    return read_exactly(given)
 
 
 class Loop:
@@ -130,8 +141,10 @@ class Loop:
                 self._record_trusted()
                 self._fill()
                 self._fill_ahead()
-                if self._is_idle() and not self._settle():
-                    break
+                if self._is_idle():
+                    if not self._settle():
+                        break
+                    continue
                 self._collect(self.executor.wait(SECONDS_A_LOOK))
                 self._adopt()
             self._record()
@@ -188,9 +201,8 @@ class Loop:
         while not self._stopping and self.executor.free and (job := self.study.ask()):
             self._running[job.key] = job
             task = self._task(job)
-            begun = task.context.previous_budget if task.context else 0
             again = self._losses[job.key] or self._faults[job.key]
-            if again or self.limits.spend(job.budget - begun):
+            if again or self.limits.spend(self._cost(task)):
                 self.executor.submit(task)
             else:
                 self._stopping = True
@@ -204,11 +216,19 @@ class Loop:
                 return
             for job in self.study.reserve([key]):
                 self._running[job.key] = job
-                if self.limits.spend_ahead(job.budget, cost_left(self.study.state)):
+                budget = self.study.state.schedule.budget(job.rung)
+                if self.limits.spend_ahead(budget, cost_left(self.study.state)):
                     self.executor.submit(self._task(job))
                 else:
                     self._ahead = iter(())
                     self._hand_back(job)
+
+    def _cost(self, task: Task) -> Fraction:
+        """What a task trains: the exact budget of its rung, which the job carries rounded, less
+        that of the checkpoint it goes on from."""
+        schedule = self.study.state.schedule
+        begun = task.context.previous_rung if task.context else None
+        return schedule.budget(task.job.rung) - (0 if begun is None else schedule.budget(begun))
 
     def _hand_back(self, job: Job) -> None:
         """Offer a job again that was not started."""
@@ -309,6 +329,10 @@ class Loop:
 
     def _task(self, job: Job) -> Task:
         context = self._context(job) if self.checkpoints else None
+        if not PLAIN.issuperset(map(type, job.config.values())):
+            from deepband.executors.shipping import CarriedConfig  # loads cloudpickle
+
+            job = job._replace(config=CarriedConfig(job.config))
         return Task(job, context, self.study.maximize, keeps=self.keep != Keep(False, 0))
 
     def _context(self, job: Job) -> Context:

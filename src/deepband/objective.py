@@ -8,17 +8,21 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
+from inspect import Parameter
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from deepband.checkpoints import abandon, seal
 from deepband.errors import InputError
-from deepband.records import Attempt, Job, own_copy
+from deepband.facts import own_copy
+from deepband.records import Attempt, Job
 from deepband.results import read_any_result
 
 Objective: TypeAlias = Callable[..., object]
-"""`objective(config, budget)` or `objective(config, budget, context)`."""
+"""`objective(config, budget)` or `objective(config, budget, context)`; see `takes_context`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +63,44 @@ class Task:
 
 
 def takes_context(objective: Objective) -> bool:
-    """Whether an objective takes three arguments; one that takes neither two nor three raises."""
+    """Whether an objective takes a context: as a parameter named `context`, wherever it stands and
+    whether or not it has a default, or as a required third positional parameter of any name. Other
+    parameters, `*args` and `**kwargs` are the user's own. What cannot be called so raises."""
     if not callable(objective):
         raise InputError(f"the objective is {objective!r}: give a function (config, budget).")
     try:
         signature = inspect.signature(objective)
     except (TypeError, ValueError):  # some builtins have none
         return False
-    for count in (3, 2):
-        try:
-            signature.bind(*range(count))
-        except TypeError:
-            continue
-        return count == 3
-    raise InputError(
-        f"the objective takes {signature}: it must take (config, budget) or "
-        "(config, budget, context)."
-    )
+    more, named = _passed(objective, None)
+    try:
+        signature.bind({}, 1, *more, **named)
+    except TypeError:
+        raise InputError(
+            f"the objective takes {signature}: it must take (config, budget) or "
+            "(config, budget, context), and any other parameter needs a default."
+        ) from None
+    return bool(more or named)
+
+
+def _passed(objective: Objective, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
+    """The positional and keyword arguments by which an objective takes its context, if it does."""
+    parameters = inspect.signature(objective).parameters
+    positional = [each for each in parameters.values() if each.kind in _BY_PLACE]
+    named = parameters.get(_NAME)
+    if isinstance(objective, partial) and _NAME in objective.keywords:
+        return [], {}  # its user has decided what the context is
+    if named is not None and named.kind in _BY_NAME and named not in positional[:2]:
+        return [], {_NAME: context}
+    third = positional[2:3]
+    if third and (third[0].default is Parameter.empty or third[0] is named):
+        return [context], {}
+    return [], {}
+
+
+_NAME = "context"
+_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 ENVIRONMENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO})
@@ -85,13 +110,12 @@ ENVIRONMENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE,
 def perform(objective: Objective, task: Task, interruptible: bool = True) -> Attempt:
     """Run a job once and seal what it saved. Whatever the objective raises is its result, but for
     an interrupt where there can be one."""
-    arguments: list[Any] = [own_copy(task.job.config), task.job.budget]
-    if task.context is not None:
-        arguments.append(task.context)
+    more, named = _passed(objective, task.context) if task.context is not None else ([], {})
     process, start = os.getpid(), time.perf_counter()
     failure: BaseException | None = None
     try:
-        outcome = read_any_result(objective(*arguments), task.maximize)
+        result = objective(own_copy(task.job.config, _copied), task.job.budget, *more, **named)
+        outcome = read_any_result(result, task.maximize)
     except BaseException as raised:
         if isinstance(raised, KeyboardInterrupt) and interruptible:
             raise
@@ -105,6 +129,14 @@ def perform(objective: Objective, task: Task, interruptible: bool = True) -> Att
         environment=failure is not None and _is_of_environment(failure),
     )
     return attempt if task.context is None else _with_context(attempt, task, task.context)
+
+
+def _copied(value: object) -> object:
+    """A copy of an object among the choices, if it can be copied: an objective may change it."""
+    try:
+        return deepcopy(value)
+    except Exception:
+        return value
 
 
 def _with_context(attempt: Attempt, task: Task, context: Context) -> Attempt:

@@ -21,8 +21,8 @@ from deepband.facts import (
     ObjectiveNamed,
     RunStarted,
     StudyCreated,
+    own_copy,
 )
-from deepband.records import own_copy
 from deepband.state import State
 
 

@@ -13,6 +13,7 @@ from deepband.checkpoints import read_keep
 from deepband.drawing import Drawer
 from deepband.errors import InputError, shown
 from deepband.facts import Fact, RunStarted, StudyCreated
+from deepband.platforms import require_posix
 from deepband.samplers import Sampler, make_sampler
 from deepband.schedule import Budget, Schedule, as_number, read_budget
 from deepband.space import Space
@@ -110,6 +111,7 @@ def reopen(storage: Storage) -> Study:
 def _storage(place: str | os.PathLike[str] | None) -> Storage:
     if place is None or place == ":memory:":
         return MemoryStorage()
+    require_posix()
     return SqliteStorage(place)
 
 

@@ -9,7 +9,6 @@ A worker whose job file is gone has been given up: its result is not wanted any 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deepband.facts import JobKey
+from deepband.platforms import fcntl, require_posix
 from deepband.records import Attempt, Job
 
 SECONDS_A_BEAT = 5.0
@@ -45,6 +45,7 @@ class Outbox:
     """The jobs that run and the results that wait, of one study."""
 
     def __init__(self, folder: Path) -> None:
+        require_posix()
         self.folder = folder
         self.jobs = folder / "jobs"
         self.results = folder / "outbox"
@@ -97,7 +98,7 @@ class Outbox:
         path = self.results / _name(key, token)
         temporary = path.with_name(f".{path.name}")
         with temporary.open("w") as file:
-            json.dump(row, file)
+            file.write(_as_text(row))
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(path)
@@ -193,6 +194,14 @@ def _can_lock(descriptor: int) -> bool:
 def _name(key: JobKey, token: str) -> str:
     bracket, index, rung = key
     return f"{bracket}-{index}-{rung}.{token}"
+
+
+def _as_text(row: dict[str, Any]) -> str:
+    try:
+        return json.dumps(row)
+    except (TypeError, ValueError):
+        # Objects in the config: only a study in memory has them, whose driver knows the config.
+        return json.dumps({**row, "job": [*row["job"][:4], {}, *row["job"][5:]]})
 
 
 def _read(path: Path) -> Attempt | None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from deepband.costs import counts, is_paid, paid
 from deepband.schedule import Cell, Schedule, as_number
 from deepband.state import State
 from deepband.strategies import FRUGAL
@@ -145,13 +146,8 @@ def most_of_all_runs(state: State) -> Fraction:
         new: Mapping[Cell, int] = run.counts()
     else:
         new = (_least if run.strategy == "efficient" else _most)(run.schedule, known)
-    paid = Counter(
-        cell
-        for cell, results in state.results.items()
-        for told in results.values()
-        if told.origin is None and told.run < run.number
-    )
-    return run.schedule.cost_of(paid) + run.schedule.cost_of(new)
+    earlier = counts(told for told in paid(state) if told.run < run.number)
+    return run.schedule.cost_of(earlier) + run.schedule.cost_of(new)
 
 
 def _given_since(state: State) -> Counter[Cell]:
@@ -202,11 +198,11 @@ def _quote_nothing(state: State, strategy: str) -> Quote:
 
 
 def _paid(state: State, ahead: bool) -> Counter[Cell]:
-    """The evaluations that this study made itself, in each cell: others cost it nothing."""
-    told = [each for results in state.results.values() for each in results.values()]
-    if ahead:
-        told += state.ahead.results.values()
-    return Counter((each.bracket, each.rung) for each in told if each.origin is None)
+    """The evaluations that this study has paid for, in each cell; with `ahead` those ahead of the
+    next run, too."""
+    return counts(paid(state)) + counts(
+        filter(is_paid, state.ahead.results.values() if ahead else ())
+    )
 
 
 def _told(state: State) -> Counter[Cell]:

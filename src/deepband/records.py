@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from operator import index
 from typing import Any, NamedTuple
 
 from deepband.errors import InputError, shown
 from deepband.facts import Config, JobKey
-
-_IMMUTABLE = frozenset({int, float, str, bool, type(None)})
 
 
 class Job(NamedTuple):
@@ -42,20 +39,6 @@ def whole_key(job: Job) -> JobKey:
         return index(job.bracket), index(job.index), index(job.rung)
     except TypeError:
         raise InputError(f"{shown(job)} is not a job: its numbers are not whole.") from None
-
-
-def own_copy(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a config, or of metrics, that shares nothing that can be changed."""
-    if all(type(value) in _IMMUTABLE for value in values.values()):  # nearly always
-        return dict(values)
-    return {name: _own(value) for name, value in values.items()}
-
-
-def _own(value: object) -> object:
-    try:
-        return deepcopy(value)
-    except Exception:  # an object that cannot be copied, which only a study in memory may hold
-        return value
 
 
 class Attempt(NamedTuple):

@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deepband import distributions
 from deepband.errors import SpaceError, shown
-from deepband.facts import Config
-from deepband.records import own_copy
+from deepband.facts import Config, own_copy
 
 if TYPE_CHECKING:
     import numpy as np

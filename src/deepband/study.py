@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,13 @@ from deepband.facts import (
     JobsStarted,
     ObjectiveNamed,
     RunStarted,
+    own_copy,
 )
 from deepband.looking import Looking
 from deepband.loop import Limits
 from deepband.objective import Objective
 from deepband.observers import Observer, Observers, history
-from deepband.records import Attempt, Job, own_copy, whole_key
+from deepband.records import Attempt, Job, whole_key
 from deepband.results import read_result
 from deepband.running import How, run_jobs
 from deepband.samplers import Sampler
@@ -91,10 +93,7 @@ class Study(Looking):
         """Record many results together: all of them, or none if it raises."""
         self.lock()
         maximize = self.maximize
-        try:
-            paired = [(job, result) for job, result in pairs]
-        except (TypeError, ValueError):
-            raise InputError("tell_all takes pairs: [(job, result), ...].") from None
+        paired = [_pair(given) for given in _iterable(pairs)]
         self._finish(
             (job, (*read_result(result, maximize), None, None, None)) for job, result in paired
         )
@@ -187,12 +186,12 @@ class Study(Looking):
         timeout: Timeout = None,
         retries: int = 1,
         max_seconds: float | None = None,
-        max_cost: float | None = None,
+        max_cost: Budget | None = None,
         deepen: str | None = None,
         strategy: str | None = None,
         max_budget_limit: Budget | None = None,
         ahead: bool = False,
-        ahead_limit: float | None = None,
+        ahead_limit: Budget | None = None,
         wait: bool = True,
         first_failures: int | None = None,
         on_record: Callable[[], None] | None = None,
@@ -201,7 +200,8 @@ class Study(Looking):
 
         `objective(config, budget)` or `objective(config, budget, context)` returns what `tell`
         takes; what it raises is a failed evaluation. See `deepband.Context` for checkpoints,
-        seeds and learning curves.
+        seeds and learning curves; it is passed to a parameter named `context`, or to a required
+        third one.
 
         With more than one of `workers`, or a `timeout` (seconds, or a function of the budget),
         jobs run in processes of their own: one that dies, or takes too long, costs only its own
@@ -367,3 +367,23 @@ class Study(Looking):
         if self.learns and index >= len(self._state.configs[bracket]):
             raise JobError(bracket, index, rung, "its config is not drawn yet: ask for it first.")
         return bracket, index, rung
+
+
+def _pair(given: object) -> tuple[Job, object]:
+    """A (job, result). Nothing is caught here: what the user's own iterators raise is theirs."""
+    if type(given) is tuple and len(given) == 2:  # nearly always
+        return given
+    pair = tuple(islice(_iterable(given), 3))
+    if len(pair) != 2:
+        raise _no_pairs(given)
+    return pair
+
+
+def _iterable(given: object) -> Iterable[Any]:
+    if not isinstance(given, Iterable):
+        raise _no_pairs(given)
+    return given
+
+
+def _no_pairs(given: object) -> InputError:
+    return InputError(f"tell_all takes pairs, [(job, result), ...], and was given {shown(given)}.")

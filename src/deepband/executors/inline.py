@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -33,6 +34,7 @@ class InlineExecutor:
     def wait(self, seconds: float) -> Sequence[Ended]:
         task, self._task = self._task, None
         if task is None:
+            time.sleep(seconds)
             return []
         shown = self.outbox.hold(task.job.key, "inline", None) if self.outbox else nullcontext()
         with shown, self.interrupts.breakable():

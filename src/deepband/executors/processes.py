@@ -28,6 +28,7 @@ from deepband.objective import Objective, Task
 from deepband.outbox import Outbox, look
 from deepband.records import Attempt
 
+SECONDS_A_CHECK = 0.1
 SECONDS_TO_TERMINATE = 2.0
 SECONDS_TO_BEGIN = 60.0
 SECONDS_TO_SEND = 10.0
@@ -60,12 +61,17 @@ class ProcessExecutor:
         slot.start(Order(task, secrets.token_hex(4), seconds, self._folder))
 
     def wait(self, seconds: float) -> Sequence[Ended]:
-        signs = [sign for slot in self._slots if slot.order for sign in slot.signs]
-        if signs:
-            wait(signs, seconds)
-        else:
-            time.sleep(seconds)
-        return [ended for slot in self._slots if (ended := slot.look()) is not None]
+        end = time.monotonic() + seconds
+        while True:
+            left = max(0.0, end - time.monotonic())
+            signs = [sign for slot in self._slots if slot.order for sign in slot.signs]
+            if signs:  # not longer than a moment, because a timeout shows no sign
+                wait(signs, min(left, SECONDS_A_CHECK))
+            else:
+                time.sleep(left)
+            ended = [ended for slot in self._slots if (ended := slot.look()) is not None]
+            if ended or time.monotonic() >= end:
+                return ended
 
     def close(self) -> None:
         for slot in self._slots:

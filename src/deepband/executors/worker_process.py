@@ -18,8 +18,6 @@ from multiprocessing.context import ForkServerProcess
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
-import cloudpickle
-
 from deepband.executors.descendants import end_descendants
 from deepband.executors.working import Order, serve
 from deepband.records import Attempt
@@ -76,7 +74,7 @@ class WorkerProcess:
 
     def send(self, order: Order) -> None:
         with suppress(OSError):  # it died: that is noticed when it is looked at
-            self._pipe.send_bytes(cloudpickle.dumps(order))
+            self._pipe.send(order)
 
     def answer(self) -> Attempt | str | None:
         """What became of an order, if that is known: an attempt, or why the objective cannot be
@@ -84,7 +82,7 @@ class WorkerProcess:
         try:
             if self._closed or not self._pipe.poll():
                 return None
-            found: Attempt | str = cloudpickle.loads(self._pipe.recv_bytes())
+            found: Attempt | str = self._pipe.recv()
         except (OSError, EOFError):
             self._closed = True
             return None

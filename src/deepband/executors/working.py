@@ -67,8 +67,7 @@ def serve(
             _objective()
     with suppress(EOFError, OSError):
         while True:
-            order = cloudpickle.loads(pipe.recv_bytes())
-            pipe.send_bytes(cloudpickle.dumps(work(order)))
+            pipe.send(work(pipe.recv()))
 
 
 def begin(shipped: bytes, environment: Mapping[str, str], folder: str, mark: str) -> None:
