@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 import deepband
 from deepband.checkpoints import read_keep
 from deepband.drawing import Drawer
+from deepband.export import jsonl
 from deepband.facts import (
     ConfigsDrawn,
     Fact,
@@ -332,3 +334,24 @@ def test_a_file_of_format_1_is_read_and_written(tmp_path: Path) -> None:
     assert sum(map(len, whole.results.values())) == 6
     with closing(sqlite3.connect(place)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+FORMATS = Path(__file__).parent / "formats"
+
+
+def test_a_file_of_format_2_is_read_and_continued(tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    shutil.copy(FORMATS / "format_2.sqlite", place)
+    before = place.read_bytes()
+    known = (FORMATS / "format_2.jsonl").read_text().splitlines()
+    with deepband.open_study(place) as study:
+        assert list(jsonl(study.state)) == known
+        assert study.objective == "train.py:train"
+        assert study.state.origins == {(0, 0): "enqueued", (0, 1): "a paper"}
+        assert place.read_bytes() == before  # reading changes nothing
+        finish(study, noisy(1))
+        study.deepen("efficient")
+        finish(study, noisy(1))
+    with deepband.open_study(place) as again:
+        assert again.done
+        assert set(known) <= set(jsonl(again.state))
