@@ -13,7 +13,7 @@ from typing import Any
 
 import deepband
 from deepband.export import jsonl
-from deepband.storage.codec import FORMAT
+from deepband.storage.schema import FORMAT
 
 HERE = Path(__file__).parent
 
