@@ -21,11 +21,11 @@ SOURCE = ROOT / "src" / "deepband"
 
 LAYERS = [
     {"errors"},
-    {"schedule", "facts", "texts", "distributions"},
+    {"schedule", "facts", "texts", "distributions", "interrupts"},
     {"records", "results", "strategies", "theory", "space"},
     {"runs", "platforms"},
     {"state"},
-    {"hyperband", "adding", "samplers", "storage", "checkpoints", "outbox", "interrupts"},
+    {"hyperband", "adding", "samplers", "storage", "checkpoints", "outbox"},
     {"objective", "orphans", "costs"},
     {"quote", "explain", "report", "rows", "executors", "observers"},
     {"loop"},

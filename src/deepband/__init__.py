@@ -3,8 +3,10 @@
 from deepband.advice import Advice
 from deepband.errors import (
     BudgetError,
+    BusyWarning,
     ClosedError,
     DeepbandError,
+    GoneError,
     HeldError,
     InputError,
     JobError,
@@ -33,10 +35,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Advice",
     "BudgetError",
+    "BusyWarning",
     "ClosedError",
     "Context",
     "DeepbandError",
     "Evaluation",
+    "GoneError",
     "HeldError",
     "InputError",
     "Job",

@@ -12,7 +12,8 @@
     ├── ClosedError           the study was closed
     ├── FactError             facts that do not fit together
     └── StorageError          a study file that cannot be read or written
-        └── HeldError         another driver holds the study
+        ├── HeldError         another driver holds the study
+        └── GoneError         the file of an open study was moved, deleted or replaced
 
 Each keeps its facts as attributes and says what happened, what was given and what to do.
 """
@@ -20,6 +21,7 @@ Each keeps its facts as attributes and says what happened, what was given and wh
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral
@@ -27,9 +29,11 @@ from typing import Any
 
 __all__ = [
     "BudgetError",
+    "BusyWarning",
     "ClosedError",
     "DeepbandError",
     "FactError",
+    "GoneError",
     "HeldError",
     "InputError",
     "JobError",
@@ -209,9 +213,37 @@ class HeldError(StorageError):
         super().__init__(path, f"{who}. One driver a study: wait for it, or stop it.")
 
 
+class GoneError(StorageError):
+    """The file of an open study was moved, deleted or replaced by another one.
+
+    The study stays readable, and results reported after this happened are kept in memory.
+    """
+
+    def __init__(self, path: object, problem: str) -> None:
+        super().__init__(
+            path,
+            f"{problem} while the study was open. The study is complete in memory: write it to a "
+            "new file with study.save_as(path), or put the original file back and try again.",
+        )
+
+
 class SmallSpaceWarning(UserWarning):
     """A discrete space has fewer values than the run needs configs: some will repeat."""
 
 
 class ObserverWarning(UserWarning):
     """An observer failed. The study goes on without it."""
+
+
+class BusyWarning(UserWarning):
+    """Another program locks the study file. The study waits until it is released."""
+
+
+def show_warning(text: str, kind: type[Warning]) -> None:
+    """Show a warning without raising it, even where warnings are errors: it must not end a run."""
+    try:
+        warnings.warn(text, kind, stacklevel=3)
+    except kind:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", kind)
+            warnings.warn(text, kind, stacklevel=3)

@@ -7,13 +7,12 @@ nothing but what it would have shown.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Protocol
 
-from deepband.errors import DeepbandError, InputError, ObserverWarning, shown
+from deepband.errors import DeepbandError, InputError, ObserverWarning, show_warning, shown
 from deepband.facts import (
     ConfigsDrawn,
     Fact,
@@ -121,10 +120,11 @@ class Observers:
             return
         self._warned.add(place)
         who = type(self._observers[place]).__name__
-        _show(
+        show_warning(
             f"the observer {who} failed with {type(error).__name__}: {_message(error)}\n"
             "The study goes on and tells it what comes; further errors of it are not shown. Once "
-            "it is mended, give it to study.observe again: it is told everything."
+            "it is mended, give it to study.observe again: it is told everything.",
+            ObserverWarning,
         )
 
 
@@ -133,16 +133,6 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception:
         return "(no message)"
-
-
-def _show(text: str) -> None:
-    """A warning that is shown, not raised, even where warnings are errors: no run ends by it."""
-    try:
-        warnings.warn(text, ObserverWarning, stacklevel=2)
-    except ObserverWarning:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", ObserverWarning)
-            warnings.warn(text, ObserverWarning, stacklevel=2)
 
 
 def copied(fact: Fact) -> Fact:
