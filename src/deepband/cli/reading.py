@@ -105,7 +105,7 @@ def status(study: Path, as_json: bool) -> None:
         say(f"study    {study}, {opened.objective or 'no objective named'}")
         say(describe_status(state))
         say("")
-        say(describe(opened.best))
+        say(describe(report.best(opened.state)))
 
 
 @main.command()
@@ -115,7 +115,7 @@ def status(study: Path, as_json: bool) -> None:
 def best(study: Path, rung: int | None, as_json: bool) -> None:
     """The best evaluation so far."""
     opened = open_existing(study)
-    found = opened.best if rung is None else opened.best_at(rung)
+    found = report.best(opened.state) if rung is None else report.best_at(opened.state, rung)
     if as_json:
         say_json(found)
     else:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import deepband
+from deepband import report
 from deepband.automatic import AUTO, Automatic, read_automatic
 from deepband.checkpoints import KEEP, read_keep, retraining_cost, superfluous
 from deepband.cli.group import (
@@ -134,7 +135,7 @@ def _report_end(path: Path, study: Study, automatic: Automatic | None) -> None:
     summary, limit = study.runs[-1], "--max-seconds" if automatic else "a limit"
     state = "done" if study.done else f"stopped at {limit}; run it again to go on"
     say(f"run {summary.run}, max_budget {summary.max_budget}: {state}")
-    say(describe(study.best))
+    say(describe(report.best(study.state)))
     if study.done and automatic:
         to, why = automatic.decide(study.state)
         say(why if to is None else f"{why}; but --max-seconds are over: run it again to go on")

@@ -186,9 +186,8 @@ class Walk:
         )
 
 
-def _value(best: Evaluation | None) -> float:
-    """The accuracy of the best, which is always there: surrogates do not fail."""
-    assert best is not None
+def _value(best: Evaluation) -> float:
+    """The accuracy of the best."""
     assert best.value is not None
     return best.value
 
