@@ -13,6 +13,7 @@ from deepband import InputError, Study
 from deepband.export import canonical
 from deepband.facts import ConfigsDrawn
 from deepband.storage import SqliteStorage, state_of
+from deepband.strategies import StrategyName
 from driving import finish, noisy, open_study
 
 SPACE = {"x": (0.0, 1.0), "n": (1, 8), "kind": ["a", 1, None]}
@@ -165,7 +166,7 @@ def test_more_than_the_next_run_has_places_for() -> None:
 
 @pytest.mark.parametrize("strategies", [["discarding"], ["preserving", "efficient"]])
 def test_a_study_with_all_of_it_is_read_back_the_same(
-    tmp_path: Path, strategies: list[str]
+    tmp_path: Path, strategies: list[StrategyName]
 ) -> None:
     place = tmp_path / "a.study"
     draw = random.Random(1)

@@ -15,7 +15,7 @@ import oracle
 from deepband import Evaluation, InputError, Job, Schedule, Study, report
 from deepband.facts import JobKey
 from deepband.state import State
-from deepband.strategies import FRUGAL, NAMES, STRATEGIES
+from deepband.strategies import FRUGAL, NAMES, STRATEGIES, StrategyName
 from driving import Objective, finish, key, noisy, open_study
 
 MOST = 700
@@ -29,7 +29,7 @@ class Case:
     eta: int
     top: int
     min_budget: Fraction
-    deepenings: tuple[tuple[str, int], ...]
+    deepenings: tuple[tuple[StrategyName, int], ...]
     seed: int
     failures: float
     ties: bool
@@ -179,7 +179,7 @@ def test_discarding_ends_as_a_fresh_run_does(case: Case) -> None:
 
 
 @given(cases(), st.sampled_from(sorted(STRATEGIES)))
-def test_discarding_fills_a_level_as_a_fresh_run_would(case: Case, other: str) -> None:
+def test_discarding_fills_a_level_as_a_fresh_run_would(case: Case, other: StrategyName) -> None:
     study = case.open()
     play(case, study)
     deeper = study.state.schedule.deepened()

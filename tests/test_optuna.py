@@ -31,6 +31,7 @@ from deepband import DeepbandError, InputError, SpaceError, StorageError, Study
 from deepband.export import canonical
 from deepband.integrations.optuna import export, import_study
 from deepband.integrations.optuna.taking import LATER
+from deepband.strategies import StrategyName
 from driving import Objective, finish, noisy, open_study
 from test_space import conditional_space
 
@@ -49,10 +50,10 @@ STORAGES: list[Callable[[Path], Any]] = [
     lambda folder: RDBStorage(f"sqlite:///{folder / 'optuna.db'}"),
     lambda folder: JournalStorage(JournalFileBackend(str(folder / "optuna.log"))),
 ]
-STRATEGIES = ["discarding", "preserving", "efficient"]
+STRATEGIES: list[StrategyName] = ["discarding", "preserving", "efficient"]
 
 
-def deepened(strategies: list[str], failures: float = 0.0, **settings: Any) -> Study:
+def deepened(strategies: list[StrategyName], failures: float = 0.0, **settings: Any) -> Study:
     study = open_study(**{"space": SPACE, "max_budget": 9, **settings})
     finish(study, objective(study, failures))
     for strategy in strategies:
@@ -210,7 +211,7 @@ def test_how_parameters_are_shown() -> None:
     ],
 )
 def test_an_exported_study_comes_back_as_it_was(
-    strategies: list[str], maximize: bool, failures: float
+    strategies: list[StrategyName], maximize: bool, failures: float
 ) -> None:
     study = deepened(strategies, failures, maximize=maximize, max_budget=3, seed=7)
     back = import_study(export(study, InMemoryStorage()))

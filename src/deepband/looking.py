@@ -26,7 +26,7 @@ from deepband.schedule import Budget, Schedule, as_number
 from deepband.space import Space
 from deepband.state import State
 from deepband.storage import SqliteStorage, Storage
-from deepband.strategies import check_name
+from deepband.strategies import StrategyName, check_name
 from deepband.texts import html_table
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Looking:
         return frames.to_polars(self._state)
 
     def retraining_cost(
-        self, strategy: str = "preserving", schedule: Schedule | None = None
+        self, strategy: StrategyName = "preserving", schedule: Schedule | None = None
     ) -> Fraction:
         """The most that the next deepening, or that to a schedule, may train again for want of
         checkpoints; nothing if the objective never saved any."""
@@ -208,7 +208,9 @@ class Looking:
             )
         return plan
 
-    def quote(self, strategy: str = "preserving", to: Budget | None = None) -> quoting.Quote:
+    def quote(
+        self, strategy: StrategyName = "preserving", to: Budget | None = None
+    ) -> quoting.Quote:
         """What deepening would re-use, add and cost, before anything is spent."""
         check_name(strategy)
         self._check_done("quote a deepening")

@@ -27,6 +27,7 @@ from deepband.cli.text import describe, describe_forecasts, describe_status, say
 from deepband.errors import InputError
 from deepband.forecast import forecast
 from deepband.outbox import Outbox
+from deepband.strategies import StrategyName
 
 
 @main.command()
@@ -78,7 +79,7 @@ def plan(
 @study_argument
 @deepening_options
 @json_option
-def quote(study: Path, strategy: str, to: float | None, as_json: bool) -> None:
+def quote(study: Path, strategy: StrategyName, to: float | None, as_json: bool) -> None:
     """What deepening would re-use, add and cost."""
     quoted = open_existing(study).quote(strategy, to)
     (say_json if as_json else say)(quoted)

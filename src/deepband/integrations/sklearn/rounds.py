@@ -13,6 +13,7 @@ from deepband.errors import InputError
 from deepband.integrations.sklearn.resources import Resource
 from deepband.integrations.sklearn.tables import kept_columns
 from deepband.records import Job
+from deepband.strategies import StrategyName
 from deepband.study import Study
 
 Evaluate = Callable[..., dict[str, Any]]
@@ -26,7 +27,7 @@ class Rounds:
     resource: Resource
     cv: Any
     metric: str
-    strategy: str
+    strategy: StrategyName
     to: float
     succeeded: bool = False
     failure: ValueError | None = None
