@@ -34,6 +34,7 @@ ERRORS: list[Exception] = [
     deepband.ResultError([1, 2], "give a number."),
     deepband.JobError(0, 1, 2, "another study handed it out."),
     deepband.UnfinishedError("deepen", 3),
+    deepband.NoResultError(3, 1),
     deepband.ObjectiveError(["ValueError: first", "ValueError: second", "third"]),
     deepband.ClosedError(),
     deepband.StorageError(PATH, "is gone."),
@@ -171,7 +172,6 @@ def records() -> list[object]:
     made = study()
     job = open_study().ask()
     assert job is not None
-    assert made.best is not None
     quote, plan = made.quote("preserving"), made.plan()
     return [
         job,

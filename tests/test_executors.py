@@ -31,7 +31,7 @@ from deepband.export import canonical
 from deepband.forecast import forecast
 from deepband.hyperband import jobs_ahead
 from deepband.schedule import Schedule
-from deepband.strategies import NAMES, STRATEGIES
+from deepband.strategies import NAMES, STRATEGIES, StrategyName
 from driving import wait_until
 
 SPACE = {"x": (0.0, 1.0)}
@@ -47,7 +47,7 @@ def open_study(place: Path | None = None, **settings: Any) -> Study:
     return deepband.open_study(place, **given)
 
 
-def run_twice(study: Study, run: Callable[[], object], strategy: str) -> list[str]:
+def run_twice(study: Study, run: Callable[[], object], strategy: StrategyName) -> list[str]:
     """Run, deepen, run: the canonical export."""
     run()
     study.deepen(strategy)
@@ -59,7 +59,9 @@ def run_twice(study: Study, run: Callable[[], object], strategy: str) -> list[st
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("workers", [1, 2, 7, 32])
-def test_the_number_of_workers_does_not_matter(workers: int, ahead: bool, strategy: str) -> None:
+def test_the_number_of_workers_does_not_matter(
+    workers: int, ahead: bool, strategy: StrategyName
+) -> None:
     alone, threads = open_study(), open_study()
     expected = run_twice(alone, lambda: alone.optimize(loss), strategy)
     with ThreadPoolExecutor(workers) as pool:
@@ -76,7 +78,7 @@ def test_the_number_of_workers_does_not_matter(workers: int, ahead: bool, strate
     max_cost=st.integers(27, 120),
 )
 def test_any_order_of_results_and_any_stops_give_the_same_study(
-    seed: int, workers: int, ahead: bool, strategy: str, max_cost: int
+    seed: int, workers: int, ahead: bool, strategy: StrategyName, max_cost: int
 ) -> None:
     """Adversarial durations on a virtual clock, stopped again and again by a small limit."""
     draw = random.Random(seed)
@@ -152,7 +154,7 @@ def test_what_is_ahead_shows_in_quote_and_status_only() -> None:
     assert [each._replace(seconds=0) for each in study.evaluations] == [
         each._replace(seconds=0) for each in plain.evaluations
     ]
-    assert (study.best or 0) in study.evaluations
+    assert study.best in study.evaluations
     assert list(canonical(study.state)) == list(canonical(plain.state))
     assert study.explain(0, 3) == plain.explain(0, 3)
     with pytest.raises(InputError):
@@ -167,7 +169,7 @@ def test_what_is_ahead_shows_in_quote_and_status_only() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_deepening_takes_over_what_is_ahead(strategy: str, tmp_path: Path) -> None:
+def test_a_deepening_takes_over_what_is_ahead(strategy: StrategyName, tmp_path: Path) -> None:
     plain = open_study()
     expected = run_twice(plain, lambda: plain.optimize(loss), strategy)
     half_done_with_work_ahead(tmp_path / "a.study").close()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import deepband
-from deepband import Context, InputError, ObjectiveError, Study, export
+from deepband import Context, InputError, NoResultError, ObjectiveError, Study, export
 from driving import open_study
 
 
@@ -220,7 +220,7 @@ def test_bad_results_are_failed_evaluations(bad: object, kind: str) -> None:
     errors = [each.error for each in study.evaluations if each.error is not None]
     assert len(errors) == 11
     assert {error.split(":")[0] for error in errors} == {kind}
-    assert study.best is not None
+    assert study.best.loss == 1.0
 
 
 def test_a_failure_keeps_its_traceback() -> None:
@@ -248,7 +248,8 @@ def test_first_failures_can_be_believed() -> None:
     study = open_study()
     study.optimize(lambda config, budget: float("nan"), first_failures=0)
     assert study.done
-    assert study.best is None
+    with pytest.raises(NoResultError):
+        _ = study.best
 
 
 def test_a_few_first_failures_are_recorded_when_something_works() -> None:
@@ -271,7 +272,8 @@ def test_fewer_jobs_than_first_failures_are_recorded() -> None:
     study = open_study(max_budget=1)
     failing(study, ValueError(), every=1)
     assert study.done
-    assert study.best is None
+    with pytest.raises(NoResultError):
+        _ = study.best
 
 
 def test_failed_jobs_of_an_undecided_rung_can_be_tried_again() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from deepband import hyperband
 from deepband.advice import advise
@@ -15,16 +16,16 @@ from deepband.errors import BudgetError, InputError, UnknownNameError
 from deepband.quote import most_of_all_runs
 from deepband.schedule import Budget, as_number, exceeds, read_budget
 from deepband.state import State
-from deepband.strategies import NAMES, check_name
+from deepband.strategies import NAMES, StrategyName, check_name
 
-AUTO = "auto"
+AUTO: Final = "auto"
 
 
 @dataclass(frozen=True, slots=True)
 class Automatic:
     """How to deepen by itself: by which strategy, and how far at most."""
 
-    strategy: str
+    strategy: StrategyName
     max_cost: Fraction | None
     """What all runs of the study may cost, every evaluation at its whole budget."""
     max_budget_limit: Fraction | None
@@ -76,7 +77,7 @@ def _show(number: Fraction) -> str:
 
 def read_automatic(
     deepen: str | None,
-    strategy: str | None,
+    strategy: StrategyName | None,
     max_cost: Budget | None,
     max_budget_limit: Budget | None,
 ) -> Automatic | None:

@@ -8,6 +8,7 @@
     │   └── ResultError       what an objective returned is not a loss
     ├── JobError              a job that this study does not wait for
     ├── UnfinishedError       the current run must be finished first
+    ├── NoResultError         no evaluation has a finite loss yet, so none is the best
     ├── ObjectiveError        the first evaluations of an objective all failed
     ├── ClosedError           the study was closed
     ├── FactError             facts that do not fit together
@@ -37,6 +38,7 @@ __all__ = [
     "HeldError",
     "InputError",
     "JobError",
+    "NoResultError",
     "ObjectiveError",
     "ObserverWarning",
     "ResultError",
@@ -154,6 +156,23 @@ class UnfinishedError(DeepbandError):
             "more on the rungs above). Run it to its end first: with `study.optimize`, "
             "`deepband run`, or by ask and tell until `study.done`."
         )
+
+
+class NoResultError(DeepbandError):
+    """No evaluation has a finite loss, on a rung or at all, so none is the best."""
+
+    def __init__(self, evaluations: int, rung: int | None = None) -> None:
+        self.evaluations = evaluations
+        self.rung = rung
+        where = "" if rung is None else f" on rung {rung}"
+        if evaluations:
+            why = (
+                f"none of the {evaluations} evaluations{where} has a finite loss. Their errors are "
+                "in `study.evaluations`."
+            )
+        else:
+            why = f"nothing has been evaluated{where}. Run the study first, with `study.optimize`."
+        super().__init__(f"there is no best evaluation{where} yet: {why}")
 
 
 class ObjectiveError(DeepbandError):

@@ -14,7 +14,7 @@ from deepband.drawing import Drawer
 from deepband.errors import InputError, shown
 from deepband.facts import Fact, RunStarted, StudyCreated
 from deepband.platforms import require_posix
-from deepband.samplers import Sampler, make_sampler
+from deepband.samplers import Sampler, SamplerName, make_sampler
 from deepband.schedule import Budget, Schedule, as_number, read_budget
 from deepband.space import Space
 from deepband.state import State
@@ -36,7 +36,7 @@ class Settings(TypedDict):
     seed: int | None
     maximize: bool | None
     integer_budgets: bool | None
-    sampler: str | Sampler | None
+    sampler: SamplerName | Sampler | None
 
 
 def open_study(
@@ -49,7 +49,7 @@ def open_study(
     seed: int | None = None,
     maximize: bool | None = None,
     integer_budgets: bool | None = None,
-    sampler: str | Sampler | None = None,
+    sampler: SamplerName | Sampler | None = None,
     keep: str = "newest",
 ) -> Study:
     """Make a study, or open one that is there.

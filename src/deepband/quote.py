@@ -16,7 +16,7 @@ from fractions import Fraction
 from deepband.costs import counts, is_paid, paid
 from deepband.schedule import Cell, Schedule, as_number
 from deepband.state import State
-from deepband.strategies import FRUGAL
+from deepband.strategies import FRUGAL, StrategyName
 from deepband.texts import html_table
 
 OUTSIDE = "outside the paper's guarantees"
@@ -51,7 +51,7 @@ class Price:
 class Quote:
     """What deepening with a strategy re-uses, adds and costs. Ranges are (low, high)."""
 
-    strategy: str
+    strategy: StrategyName
     old_max_budget: int | float
     max_budget: int | float
     configs_reused: int
@@ -111,7 +111,7 @@ class Quote:
         return lines
 
 
-def quote(state: State, strategy: str, schedule: Schedule | None) -> Quote:
+def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Quote:
     """The price of deepening a finished run to a schedule, which is its own if a frugal run is
     filled; None for what does nothing."""
     if schedule is None:
@@ -180,7 +180,7 @@ def _quote_frugal(state: State, schedule: Schedule) -> Quote:
     )
 
 
-def _quote_nothing(state: State, strategy: str) -> Quote:
+def _quote_nothing(state: State, strategy: StrategyName) -> Quote:
     """Where the study has been: all is re-used, and nothing is new."""
     schedule, known = state.schedule, _told(state).total()
     return Quote(

@@ -129,6 +129,11 @@ def evaluations(state: State) -> Iterator[Evaluation]:
     return (evaluation(state, state.results[bracket, rung][index]) for bracket, index, rung in keys)
 
 
+def count(state: State, rung: int | None = None) -> int:
+    """How many evaluations there are, on one rung or on all."""
+    return sum(len(cell) for (_, of), cell in state.results.items() if rung in (None, of))
+
+
 def evaluation(state: State, told: JobFinished) -> Evaluation:
     return Evaluation(
         bracket=told.bracket,
@@ -211,7 +216,7 @@ def status(state: State, running: int | None = None) -> Status:
         strategy=summary.strategy,
         max_budget=summary.max_budget,
         done=summary.done,
-        evaluations=sum(map(len, state.results.values())),
+        evaluations=count(state),
         failed=sum(failed),
         open=sum(front.open for front in state.fronts),
         ahead=len(state.ahead.results),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from deepband import hyperband
 from deepband.adding import facts_to_add, free_place
@@ -34,7 +34,7 @@ from deepband.running import How, run_jobs
 from deepband.samplers import Sampler
 from deepband.schedule import Budget
 from deepband.storage import MemoryStorage, state_of
-from deepband.strategies import check_name
+from deepband.strategies import StrategyName, check_name
 
 if TYPE_CHECKING:
     from deepband.executors.choosing import Given
@@ -187,8 +187,8 @@ class Study(Looking):
         retries: int = 1,
         max_seconds: float | None = None,
         max_cost: Budget | None = None,
-        deepen: str | None = None,
-        strategy: str | None = None,
+        deepen: Literal["auto"] | None = None,
+        strategy: StrategyName | None = None,
         max_budget_limit: Budget | None = None,
         ahead: bool = False,
         ahead_limit: Budget | None = None,
@@ -291,7 +291,7 @@ class Study(Looking):
 
     # Going deeper
 
-    def deepen(self, strategy: str = "preserving", to: Budget | None = None) -> None:
+    def deepen(self, strategy: StrategyName = "preserving", to: Budget | None = None) -> None:
         """Go on with a larger max_budget: eta times the current one, or `to`.
 
         What was evaluated is re-used. `to` may be any max_budget * eta**j; one where this study
