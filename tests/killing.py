@@ -23,6 +23,7 @@ from deepband.executors import worker_process
 from deepband.facts import Fact, JobFinished
 from deepband.objective import Objective
 from deepband.observers import history
+from deepband.strategies import StrategyName
 
 SPACE = {"x": (0.0, 1.0), "kind": ["a", "b"]}
 SETTINGS: dict[str, Any] = {"space": SPACE, "eta": 3, "seed": 11}
@@ -36,7 +37,7 @@ STORAGE_FAILED = 74
 class Mode:
     """A way to use deepband, from a new study to the end of its last run."""
 
-    deepenings: tuple[tuple[str, int], ...] = (("preserving", 27),)
+    deepenings: tuple[tuple[StrategyName, int], ...] = (("preserving", 27),)
     max_budget: int = 9
     workers: int = 2
     sampler: str = "uniform"
