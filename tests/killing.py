@@ -70,7 +70,7 @@ class Mode:
 
 TRUSTED = {"first_failures": 0}
 """A failure is recorded at once, even the first of a call."""
-FILLED = (("frugal", 81), ("preserving", 81))
+FILLED: tuple[tuple[StrategyName, int], ...] = (("frugal", 81), ("preserving", 81))
 AUTOMATIC = {**TRUSTED, "deepen": "auto", "max_budget_limit": 81}
 
 MODES = {
