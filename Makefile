@@ -17,7 +17,8 @@ test: .venv/test
 test-all: test .venv/test-all .venv-peers/made
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -m "(heavy or hypothesis) and not soak"
 
-# Ten thousand kills: hours.
+# Ten thousand kills: hours. With DEEPBAND_SOAK_LOG=FILE what has been reached is appended to a file
+# after every study, and DEEPBAND_SOAK_KILLS sets another number.
 soak: .venv/test
 	$(BIN)/python -m pytest -m soak
 

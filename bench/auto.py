@@ -155,7 +155,6 @@ class Simulation:
 
     def stop(self, study: Study, rules: dict[str, Rule]) -> Stop:
         best = study.best_at()
-        assert best is not None
         value = self.problem(best.config, best.budget)  # without noise
         advice = study.advice()
         going = {name: rule(advice, study) for name, rule in rules.items()}

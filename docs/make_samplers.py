@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import ConfigSpace
 import numpy as np
 from matplotlib.figure import Figure
 
 import deepband
-from deepband.samplers import SAMPLERS
+from deepband.samplers import SamplerName
 
 DOCS = Path(__file__).parent
 
@@ -22,7 +22,7 @@ def branin(config: dict[str, Any], budget: float) -> float:
     return float(valley + 10 * (1 - 1 / (8 * np.pi)) * np.cos(x) + 10 + (x + y) / budget)
 
 
-def study_with(sampler: str) -> deepband.Study:
+def study_with(sampler: SamplerName) -> deepband.Study:
     """A run at 9, deepened to 81. The default config is near one of the lowest points."""
     space = ConfigSpace.ConfigurationSpace()
     space.add(ConfigSpace.Float("x", (-5, 10), default=2.0))
@@ -34,7 +34,7 @@ def study_with(sampler: str) -> deepband.Study:
     return study
 
 
-def draw(sampler: str) -> Figure:
+def draw(sampler: SamplerName) -> Figure:
     figure = Figure(figsize=(4.6, 3.6), layout="constrained")
     axes = figure.add_subplot()
     wide, high = np.meshgrid(np.linspace(-5, 10, 120), np.linspace(0, 15, 120))
@@ -52,7 +52,8 @@ def draw(sampler: str) -> Figure:
 
 
 def main() -> None:
-    for sampler in SAMPLERS:
+    sampler: SamplerName
+    for sampler in get_args(SamplerName):
         draw(sampler).savefig(DOCS / "images" / f"sampler_{sampler}.png", dpi=110)
 
 

@@ -65,7 +65,6 @@ def main() -> None:
         failed = sum(each.loss is None for each in study.evaluations)
         print(f"{len(study.evaluations)} evaluations, {failed} failed")
         best = study.best
-        assert best is not None
         print(f"best after {best.budget} steps: {best.loss:.3g} with {best.config}")
 
 

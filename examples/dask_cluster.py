@@ -58,7 +58,6 @@ def main() -> None:
         for run in study.runs:
             print(f"max_budget {run.max_budget}: {run.evaluations} evaluations")
         best = study.best
-        assert best is not None
         print(f"best after {best.budget} passes: {best.loss:.4f} with {best.config}")
 
 

@@ -58,7 +58,6 @@ def main() -> None:
 def tell_what_was_found(study: deepband.Study) -> None:
     for run in study.runs:
         best = study.best_at(run.run + 1)  # a ninth is rung 1
-        assert best is not None
         print(
             f"{best.metrics['rows']:4} rows: {run.evaluations} evaluations, together "
             f"{float(run.cost):.1f} times all rows; error {best.loss:.3f} with {best.config}"

@@ -81,7 +81,6 @@ def tell_what_was_found(study: deepband.Study) -> None:
             f"{run.trained} epochs trained where {run.cost} would be from the start"
         )
     best = study.best
-    assert best is not None
     accuracy = best.metrics["accuracy"]
     print(f"best after {best.budget} epochs: log loss {best.loss:.4f}, accuracy {accuracy:.3f}")
     print(best.config)

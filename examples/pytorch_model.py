@@ -123,7 +123,6 @@ def tell_what_was_found(study: deepband.Study) -> None:
             f"{run.trained} epochs trained"
         )
     best = study.best
-    assert best is not None
     accuracy = best.metrics["accuracy"]
     print(f"best after {best.budget} epochs: loss {best.loss:.4f}, accuracy {accuracy:.3f}")
     print(best.config)

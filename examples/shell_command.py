@@ -57,7 +57,6 @@ def main() -> None:
         for config, error in failed[:1]:
             print(f"  {config}: {error.splitlines()[0]}")
         best = study.best
-        assert best is not None
         print(f"best: {best.loss:.4f} after {best.budget} epochs with {best.config}")
 
 

@@ -1,6 +1,7 @@
-"""A study run in a process of its own, to be killed: `python killing.py STUDY LEDGER WORKERS`.
+"""A study in a process of its own, to be killed: `python killing.py STUDY LEDGER MODE PACE`.
 
-The objective keeps an append-only ledger of what it evaluated, apart from the study.
+Each mode is another way to use deepband. An append-only ledger, independent of the study, notes
+when an evaluation begins, when it ends and when its result is recorded.
 """
 
 from __future__ import annotations
@@ -9,54 +10,203 @@ import os
 import random
 import sys
 import time
-from multiprocessing.connection import Connection
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
+
 import deepband
-from deepband.executors import processes, working
+from deepband import Job, StorageError, Study
+from deepband.executors import worker_process
+from deepband.facts import Fact, JobFinished
+from deepband.objective import Objective
+from deepband.observers import history
+from deepband.strategies import StrategyName
 
 SPACE = {"x": (0.0, 1.0), "kind": ["a", "b"]}
-SETTINGS: dict[str, Any] = {"space": SPACE, "max_budget": 27, "eta": 3, "seed": 11}
+SETTINGS: dict[str, Any] = {"space": SPACE, "eta": 3, "seed": 11}
+BATCH = 3
+"""How many results the ask/tell service reports together."""
+STORAGE_FAILED = 74
+"""Exit code of a driver that stopped with a StorageError."""
 
 
-def main(path: str, ledger: str, workers: int) -> None:
-    def train(config: dict[str, Any], budget: int, context: deepband.Context) -> Any:
-        trained = 0
+@dataclass(frozen=True)
+class Mode:
+    """A way to use deepband, from a new study to the end of its last run."""
+
+    deepenings: tuple[tuple[StrategyName, int], ...] = (("preserving", 27),)
+    max_budget: int = 9
+    workers: int = 2
+    sampler: str = "uniform"
+    keep: str = "newest"
+    service: bool = False
+    """Whether it asks and tells instead of calling `optimize`."""
+    ahead: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Other arguments of `optimize`."""
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the driver evaluates jobs itself, so that they end with it."""
+        return self.service or self.workers == 1
+
+    @property
+    def unrecorded(self) -> int:
+        """How many evaluations can be begun and not recorded in a driver that evaluates jobs
+        itself. By default `optimize` holds back up to three failures at the start of a call."""
+        if self.service:
+            return BATCH
+        return 1 if self.options.get("first_failures") == 0 else 3
+
+    @property
+    def cut_short(self) -> int:
+        """How many evaluations `optimize` itself may end: those ahead of the next run that are
+        still running when the current run is done."""
+        return self.workers * len(self.deepenings) if self.ahead else 0
+
+
+TRUSTED = {"first_failures": 0}
+"""A failure is recorded at once, even the first of a call."""
+FILLED: tuple[tuple[StrategyName, int], ...] = (("frugal", 81), ("preserving", 81))
+AUTOMATIC = {**TRUSTED, "deepen": "auto", "max_budget_limit": 81}
+
+MODES = {
+    "plain": Mode(FILLED, 27),
+    "plain-in-process": Mode(FILLED, 27, workers=1),
+    "plain-three-workers": Mode(FILLED, 27, workers=3),
+    "automatic": Mode((), options=AUTOMATIC),
+    "automatic-in-process": Mode((), workers=1, options=AUTOMATIC),
+    "ahead": Mode(workers=3, ahead=True, options=TRUSTED),
+    "service": Mode(service=True),
+    "tpe": Mode(sampler="tpe", options=TRUSTED),
+    "forest": Mode(sampler="forest", options=TRUSTED),
+    "de": Mode(sampler="de", options=TRUSTED),
+    "prior": Mode(sampler="prior", options=TRUSTED),
+    "discarding": Mode((("discarding", 27),), options=TRUSTED),
+    "efficient": Mode((("efficient", 27), ("efficient", 81)), options=TRUSTED),
+    "frugal-filled-by-discarding": Mode((("frugal", 27), ("discarding", 27)), options=TRUSTED),
+    "frugal-filled-by-efficient": Mode((("frugal", 27), ("efficient", 27)), options=TRUSTED),
+    "keep-none": Mode(keep="none", options=TRUSTED),
+    "keep-top:1": Mode(keep="top:1", options=TRUSTED),
+    "keep-top:1-in-process": Mode(keep="top:1", workers=1, options=TRUSTED),
+    "keep-all": Mode(keep="all", options=TRUSTED),
+}
+
+
+class Ledger:
+    """What happened to which job, in the order in which it happened."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def note(self, event: str, job: str) -> None:
+        with open(self.path, "ab", buffering=0) as file:  # one write, which no kill can split
+            file.write(f"{event} {job}\n".encode())
+
+    def jobs(self, event: str) -> list[str]:
+        """The jobs to which this happened, once for each time."""
+        if not self.path.exists():
+            return []
+        pairs = (line.split(" ", 1) for line in self.path.read_text().splitlines())
+        return [job for happened, job in pairs if happened == event]
+
+    def observe(self, facts: Sequence[Fact]) -> None:
+        """Note results that are recorded, each once."""
+        noted = set(self.jobs("recorded"))
+        for job in finished(facts):
+            if job not in noted:
+                self.note("recorded", job)
+
+
+def finished(facts: Sequence[Fact]) -> list[str]:
+    """The jobs whose results are among these facts."""
+    return ["/".join(map(str, fact[:3])) for fact in facts if isinstance(fact, JobFinished)]
+
+
+def main(path: str, ledger: str, name: str, pace: float) -> None:
+    mode, noted = MODES[name], Ledger(ledger)
+    settings: dict[str, Any] = {"max_budget": mode.max_budget, "sampler": mode.sampler}
+    settings = {} if Path(path).exists() else SETTINGS | settings
+    with deepband.open_study(path, **settings, keep=mode.keep) as study:
+        lost = set(noted.jobs("recorded")) - set(finished(list(history(study.state))))
+        assert not lost, f"recorded before, and lost: {sorted(lost)}"
+        study.observe(noted)
+        evaluate(study, mode, noted, pace)
+        for strategy, to in mode.deepenings:
+            study.deepen(strategy, to=to)
+            evaluate(study, mode, noted, pace)
+
+
+def evaluate(study: Study, mode: Mode, ledger: Ledger, pace: float) -> None:
+    """Run the current run to its end."""
+    if mode.service:
+        serve(study, ledger, pace)
+        return
+    # After the last deepening nothing would take up what was evaluated ahead.
+    ahead = mode.ahead and len(study.runs) <= len(mode.deepenings)
+    study.optimize(
+        objective(ledger, pace),
+        workers=mode.workers,
+        retries=10**6,
+        ahead=ahead,
+        **mode.options,
+    )
+
+
+def serve(study: Study, ledger: Ledger, pace: float) -> None:
+    while jobs := study.ask_all():
+        for batch in batches(jobs):
+            study.tell_all([(job, answer(job, ledger, pace)) for job in batch])
+
+
+def batches(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
+    for start in range(0, len(jobs), BATCH):
+        yield jobs[start : start + BATCH]
+
+
+def answer(job: Job, ledger: Ledger, pace: float) -> object:
+    name = "/".join(map(str, job.key))
+    ledger.note("began", name)
+    result = outcome(job.config, job.budget, random.Random(name), pace)
+    ledger.note("ran", name)
+    return result
+
+
+def objective(ledger: Ledger, pace: float) -> Objective:
+    def train(config: dict[str, Any], budget: int, context: deepband.Context) -> object:
+        job = context.path.name.partition(".")[0].replace("-", "/")
+        ledger.note("began", job)
         if context.previous is not None:
-            trained = int((context.previous / "state").read_text())
-            assert trained == context.previous_budget
-        draw = random.Random(context.seed)
-        time.sleep(draw.uniform(0, 0.02))
+            assert int((context.previous / "state").read_text()) == context.previous_budget
+        result = outcome(config, budget, random.Random(context.seed), pace)
         (context.path / "state").write_text(str(budget))
-        line = "/".join(context.path.parts[-3:])
-        with open(ledger, "ab", buffering=0) as file:  # one write, at the very end
-            file.write(f"{line}\n".encode())
-        if config["x"] < 0.1:
-            raise ValueError("too small")
-        return {"loss": draw.random() / budget, "trained": trained}
+        ledger.note("ran", job)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    settings = {} if Path(path).exists() else SETTINGS
-    with deepband.open_study(path, **settings) as study:
-        study.optimize(train, workers=workers, retries=10**6)
-        study.deepen("frugal", to=81)
-        study.optimize(train, workers=workers, retries=10**6)
-        study.deepen("preserving", to=81)
-        study.optimize(train, workers=workers, retries=10**6)
+    return train
 
 
-def idle() -> None:
-    """Start a worker that is never told anything."""
-    ready, told = processes._CONTEXT.Pipe()
-    processes._CONTEXT.Process(target=_wait, args=(told,), daemon=True).start()
-    ready.recv()
+def outcome(config: dict[str, Any], budget: float, draw: random.Random, pace: float) -> object:
+    """A loss that gets better with the budget, and with x; some configs fail."""
+    time.sleep(draw.uniform(0, pace))
+    if config["x"] < 0.1:
+        return ValueError("too small")
+    return config["x"] + draw.random() / 2 + 10 / budget
 
 
-def _wait(told: Connection) -> None:
-    working.begin(b"", dict(os.environ), os.getcwd())
-    told.send("ready")
-    time.sleep(3600)
+def idle() -> worker_process.WorkerProcess:
+    """A worker that is never sent any order."""
+    return worker_process.WorkerProcess(cloudpickle.dumps(os.getpid))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    try:
+        main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]))
+    except StorageError as error:
+        print(f"StorageError: {error}", file=sys.stderr)
+        sys.exit(STORAGE_FAILED)

@@ -13,6 +13,7 @@ from deepband import InputError, Study
 from deepband.export import canonical
 from deepband.facts import ConfigsDrawn
 from deepband.storage import SqliteStorage, state_of
+from deepband.strategies import StrategyName
 from driving import finish, noisy, open_study
 
 SPACE = {"x": (0.0, 1.0), "n": (1, 8), "kind": ["a", 1, None]}
@@ -108,7 +109,6 @@ def test_results_of_one_config_go_on_where_they_were() -> None:
     assert study.add_evaluation(MINE, 3, -5.0) == (0, 0, 1)
     assert study.add_evaluation(MINE, 9, -6.0) == (0, 0, 2)
     assert study.add_evaluation(MINE, 9, -5.0) == (2, 0, 2)  # another one of the same config
-    assert study.best is not None
     assert study.best.loss == -6.0
     jobs = finish(study, noisy(1))
     assert not any((job.bracket, job.index) in {(0, 0), (2, 0)} for job in jobs)
@@ -166,7 +166,7 @@ def test_more_than_the_next_run_has_places_for() -> None:
 
 @pytest.mark.parametrize("strategies", [["discarding"], ["preserving", "efficient"]])
 def test_a_study_with_all_of_it_is_read_back_the_same(
-    tmp_path: Path, strategies: list[str]
+    tmp_path: Path, strategies: list[StrategyName]
 ) -> None:
     place = tmp_path / "a.study"
     draw = random.Random(1)

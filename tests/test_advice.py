@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deepband
-from deepband import Job, Study, UnfinishedError, improving
+from deepband import Job, Study, UnfinishedError, improving, report
 from deepband.advice import LEAST_GAIN, advise
 from deepband.state import State
 from driving import finish, noisy, open_study
@@ -165,7 +165,7 @@ def test_one_config_is_enough_after_a_frugal_deepening() -> None:
 def test_the_best_of_all_is_that_of_the_study(case: Case) -> None:
     study = case.open()
     play(case, study)
-    advice, best = study.advice(), study.best
+    advice, best = study.advice(), report.best(study.state)
     assert (best is None) == (advice.best_budget is None)
     if best is not None:
         own = [e for e in study.evaluations if (e.bracket, e.index) == (best.bracket, best.index)]

@@ -13,7 +13,7 @@ from deepband.automatic import Automatic
 from deepband.executors.simulated import SimulatedExecutor
 from deepband.quote import most_of_all_runs
 from deepband.schedule import read_budget
-from deepband.strategies import NAMES
+from deepband.strategies import NAMES, StrategyName
 from driving import finish, open_study
 from test_automatic import falling, settling, told
 from test_laws import Case, cases
@@ -89,7 +89,7 @@ def test_a_cost_that_is_no_binary_number_is_enough() -> None:
 
 @given(cases(), st.sampled_from(NAMES), st.integers(1, 10**5), st.integers(1, 10**4))
 def test_automatic_deepening_stays_within_its_limits(
-    case: Case, strategy: str, max_cost: int, limit: int
+    case: Case, strategy: StrategyName, max_cost: int, limit: int
 ) -> None:
     study = case.open()
     finish(study, case.objective)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ import pytest
 
 import deepband
 from deepband import Context, InputError, Study
-from deepband.checkpoints import read_keep
+from deepband.checkpoints import read_keep, seal
 
 Objective = Callable[[dict[str, Any], float, Context], float]
 
@@ -114,7 +118,6 @@ def test_a_damaged_checkpoint_is_not_trained_on(
     with open_study(path, keep=keep) as study:
         study.optimize(train)
         best = study.best_at()
-        assert best is not None
         key = (best.bracket, best.index, best.rung)
         damage(study.checkpoints.path(key))
         study.deepen("discarding")
@@ -162,7 +165,8 @@ def test_a_sealed_folder_without_a_result_is_only_partial(path: Path) -> None:
         folder, _ = study.checkpoints.begin(job.key)
         (folder / "deep").mkdir()
         (folder / "deep" / "state").write_text("1")
-        study.checkpoints.finish(job.key)
+        assert seal(folder)
+        study.checkpoints.accept(job.key, folder.name)
     found: list[Path | None] = []
 
     def objective(config: dict[str, Any], budget: float, context: Context) -> float:
@@ -239,3 +243,122 @@ def test_a_bad_keep_is_refused(path: Path, keep: str) -> None:
 
 def test_what_keep_means() -> None:
     assert read_keep("top:20") == (False, 20)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_keeping_none_costs_no_result(path: Path, workers: int) -> None:
+    with open_study(path, keep="none", max_budget=27) as study:
+        study.optimize(train, workers=workers, retries=0)
+        study.deepen("efficient")
+        study.optimize(train, workers=workers, retries=0)
+        assert [each.error for each in study.evaluations if each.error] == []
+        assert [file.name for file in study.checkpoints.folder.rglob("*")] == ["attempts"]
+
+
+def replace_by_a_link(folder: Path, outside: Path) -> None:
+    folder.rmdir()
+    folder.symlink_to(outside)
+
+
+def replace_by_a_file(folder: Path, outside: Path) -> None:
+    folder.rmdir()
+    folder.write_text("not a folder")
+
+
+def remove_all(folder: Path, outside: Path) -> None:
+    shutil.rmtree(folder.parent)
+
+
+@pytest.mark.parametrize("keep", ["newest", "none", "all", "top:1"])
+@pytest.mark.parametrize("replace", [replace_by_a_link, replace_by_a_file, remove_all])
+def test_an_objective_that_replaces_its_folder_saves_nothing(
+    path: Path, replace: Callable[[Path, Path], None], keep: str
+) -> None:
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        if config["x"] < 0.5:
+            replace(context.path, outside)
+            return float(config["x"])
+        return train(config, budget, context)
+
+    outside = path.with_name("outside")
+    outside.mkdir()
+    (outside / "mine").write_text("mine")
+    with open_study(path, keep=keep) as study:
+        study.optimize(objective)
+        study.deepen("preserving")
+        study.optimize(objective)
+        assert study.done
+        assert all(each.error is None for each in study.evaluations)
+        assert all(
+            each.resumed_from is None for each in study.evaluations if each.config["x"] < 0.5
+        )
+        assert [file.name for file in outside.iterdir()] == ["mine"]
+
+
+def test_an_attempt_that_was_given_up_writes_into_no_other(path: Path) -> None:
+    """A thread cannot be ended: it wakes up while the next attempt at its job runs."""
+    first: list[Path] = []
+    hung, resumed, written = threading.Event(), threading.Event(), threading.Event()
+
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        if not first:
+            first.append(context.path)
+            (context.path / "state").write_text("first")
+            hung.set()
+            assert resumed.wait(60)
+            with contextlib.suppress(OSError):
+                (context.path / "state").write_text("too late")
+            written.set()
+            return 0.0
+        (context.path / "state").write_text("second")
+        if context.partial is not None:
+            assert (context.partial / "state").read_text() == "first"
+            resumed.set()
+            assert written.wait(60)
+        return float(config["x"])
+
+    with open_study(path, max_budget=1) as study, ThreadPoolExecutor(2) as pool:
+        study.optimize(objective, executor=pool, timeout=0.5, retries=1)
+        assert hung.is_set()
+        assert written.is_set()
+        states = [study.checkpoints.path(key) / "state" for key in study.checkpoints.kept()]
+        assert [state.read_text() for state in states] == ["second"]
+        assert all(map(study.checkpoints.is_whole, study.checkpoints.kept()))
+
+
+def test_other_folders_beside_checkpoints_are_left_alone(path: Path) -> None:
+    with open_study(path) as study:
+        study.optimize(train)
+        notes = study.checkpoints.folder / "notes" / "of mine"
+        notes.mkdir(parents=True)
+        (notes / "1.json").write_text("{}")
+        (notes / "1").mkdir()
+        expected = study.quote().retraining
+        assert expected == 0
+        study.deepen("efficient")
+        study.optimize(train)
+        assert (notes / "1.json").exists()
+
+
+def test_work_ahead_leaves_no_folder_that_nobody_wants(path: Path) -> None:
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        (context.path / "state").write_text("half")
+        time.sleep(0.05 * budget)
+        return float(config["x"])
+
+    with open_study(path, max_budget=3) as study:
+        study.optimize(objective, workers=3, ahead=True)
+        assert list(study.checkpoints.attempts.iterdir()) == []
+
+
+def test_an_interrupted_attempt_is_swept_when_its_job_is_done(path: Path) -> None:
+    with open_study(path) as study:
+        job = study.ask()
+        assert job is not None
+        folder, _ = study.checkpoints.begin(job.key)
+        (folder / "half").write_text("half")
+    with open_study(path) as study:
+        study.tell(study.ask_all()[0], 1.0)
+        assert folder.exists()
+        study.optimize(train)
+        assert list(study.checkpoints.attempts.iterdir()) == []

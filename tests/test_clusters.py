@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 import deepband
-from deepband import InputError, Study
+from deepband import DeepbandError, InputError, Study
 from deepband.export import canonical
 from driving import wait_until
 
@@ -225,6 +226,48 @@ def test_a_dask_node_that_is_lost(tmp_path: Path) -> None:
     assert found == undisturbed(tmp_path)
     lines = ledger.read_text().splitlines()
     assert len(lines) <= len(set(lines)) + 2  # what its two threads were doing
+
+
+def start_dask(folder: Path) -> tuple[str, subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+    """A scheduler in a process of its own, and two workers: its address, and both."""
+
+    def start(*words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", *words, "--scheduler-file", str(file), "--no-dashboard"]
+        return subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+
+    file = folder / "scheduler.json"
+    scheduler = start("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0")
+    wait_until(file.exists)
+    place = ("--local-directory", str(folder))
+    workers = start("distributed.cli.dask_worker", "--nworkers=2", "--nthreads=1", *place)
+    found = json.loads(file.read_text())["address"]
+    return found.replace("tcp://", "dask://"), scheduler, workers
+
+
+def test_a_dask_scheduler_that_is_killed(tmp_path: Path) -> None:
+    """In the middle of evaluations. Workers finish these before they notice and end."""
+    ledger, place = tmp_path / "ledger", tmp_path / "a.study"
+    found, scheduler, workers = start_dask(tmp_path)
+
+    def kill() -> None:
+        wait_until(lambda: count(ledger) >= 4)
+        os.killpg(scheduler.pid, signal.SIGKILL)
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    with (
+        open_study(place) as study,
+        pytest.raises(DeepbandError, match=r"connection to the Dask scheduler at .* was lost"),
+    ):
+        study.optimize(make_objective(ledger, seconds=0.5), executor=found)
+    killing.join()
+    assert scheduler.wait() == -signal.SIGKILL
+    with open_study(place) as study:
+        assert 2 <= len(study.evaluations) < 22
+        assert all(each.loss is not None for each in study.evaluations)
+    assert run_both(place, make_objective(ledger)) == undisturbed(tmp_path)
+    check_once(ledger, place)
+    workers.wait()
 
 
 def test_a_ray_node_that_is_lost(tmp_path: Path) -> None:

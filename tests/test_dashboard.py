@@ -24,10 +24,10 @@ from deepband.dashboard.guard import HEADERS
 from deepband.dashboard.listing import ROWS_A_PAGE
 from deepband.dashboard.serving import check_safe, host_names
 from deepband.dashboard.watching import Watched, Watchlist
-from deepband.storage import codec
+from deepband.storage.schema import SCHEMA
 from driving import finish, noisy, wait_until
+from older import turn_into_format_1
 from serving import Server, serving
-from test_storage import make_old
 
 SPACE = {"lr": (1e-4, 1e-1, "log"), "kind": ["a", "b"]}
 
@@ -227,7 +227,6 @@ def test_the_first_event_is_the_study(server: Server, place: Path) -> None:
     name, overview = next(server.events(server.study()))
     study = deepband.open_study(place)
     assert name == "overview"
-    assert study.best is not None
     assert overview["best"]["value"] == study.best.value
     assert overview["status"]["evaluations"] == len(study.evaluations)
     assert overview["status"]["failed"] == sum(each.loss is None for each in study.evaluations)
@@ -295,7 +294,7 @@ def test_a_folder_of_studies(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("no study")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.study")).touch()
     with closing(sqlite3.connect(tmp_path / "d.study")) as empty:
-        empty.executescript(codec.SCHEMA)
+        empty.executescript(SCHEMA)
     with serving(tmp_path) as server:
         _, page = server.ask("/")
         text = page.decode()
@@ -420,7 +419,7 @@ def test_a_study_is_looked_at_seldom_however_many_ask(tmp_path: Path) -> None:
 def test_a_file_of_format_1_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deepband.dashboard.watching.SECONDS_A_LOOK", 0.0)
     make(tmp_path / "a.study", 3).close()
-    make_old(tmp_path / "a.study")
+    turn_into_format_1(tmp_path / "a.study")
     watched = Watched(tmp_path / "a.study")
     assert watched.read(lambda state: sum(map(len, state.results.values()))) == 6
     assert watched.read(lambda state: sum(map(len, state.results.values()))) == 6

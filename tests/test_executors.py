@@ -31,7 +31,7 @@ from deepband.export import canonical
 from deepband.forecast import forecast
 from deepband.hyperband import jobs_ahead
 from deepband.schedule import Schedule
-from deepband.strategies import NAMES, STRATEGIES
+from deepband.strategies import NAMES, STRATEGIES, StrategyName
 from driving import wait_until
 
 SPACE = {"x": (0.0, 1.0)}
@@ -47,7 +47,7 @@ def open_study(place: Path | None = None, **settings: Any) -> Study:
     return deepband.open_study(place, **given)
 
 
-def run_twice(study: Study, run: Callable[[], object], strategy: str) -> list[str]:
+def run_twice(study: Study, run: Callable[[], object], strategy: StrategyName) -> list[str]:
     """Run, deepen, run: the canonical export."""
     run()
     study.deepen(strategy)
@@ -59,7 +59,9 @@ def run_twice(study: Study, run: Callable[[], object], strategy: str) -> list[st
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("workers", [1, 2, 7, 32])
-def test_the_number_of_workers_does_not_matter(workers: int, ahead: bool, strategy: str) -> None:
+def test_the_number_of_workers_does_not_matter(
+    workers: int, ahead: bool, strategy: StrategyName
+) -> None:
     alone, threads = open_study(), open_study()
     expected = run_twice(alone, lambda: alone.optimize(loss), strategy)
     with ThreadPoolExecutor(workers) as pool:
@@ -76,7 +78,7 @@ def test_the_number_of_workers_does_not_matter(workers: int, ahead: bool, strate
     max_cost=st.integers(27, 120),
 )
 def test_any_order_of_results_and_any_stops_give_the_same_study(
-    seed: int, workers: int, ahead: bool, strategy: str, max_cost: int
+    seed: int, workers: int, ahead: bool, strategy: StrategyName, max_cost: int
 ) -> None:
     """Adversarial durations on a virtual clock, stopped again and again by a small limit."""
     draw = random.Random(seed)
@@ -152,7 +154,7 @@ def test_what_is_ahead_shows_in_quote_and_status_only() -> None:
     assert [each._replace(seconds=0) for each in study.evaluations] == [
         each._replace(seconds=0) for each in plain.evaluations
     ]
-    assert (study.best or 0) in study.evaluations
+    assert study.best in study.evaluations
     assert list(canonical(study.state)) == list(canonical(plain.state))
     assert study.explain(0, 3) == plain.explain(0, 3)
     with pytest.raises(InputError):
@@ -167,7 +169,7 @@ def test_what_is_ahead_shows_in_quote_and_status_only() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_deepening_takes_over_what_is_ahead(strategy: str, tmp_path: Path) -> None:
+def test_a_deepening_takes_over_what_is_ahead(strategy: StrategyName, tmp_path: Path) -> None:
     plain = open_study()
     expected = run_twice(plain, lambda: plain.optimize(loss), strategy)
     half_done_with_work_ahead(tmp_path / "a.study").close()
@@ -202,6 +204,14 @@ def test_a_limit_to_what_is_spent_ahead() -> None:
     assert sum(3**rung for rung in spent) == 10
     with pytest.raises(InputError, match="ahead_limit is -1"):
         open_study().optimize(loss, ahead=True, ahead_limit=-1)
+
+
+def test_the_limit_to_what_is_spent_ahead_is_exact() -> None:
+    """Three jobs of 0.1 cost 0.3, though 0.1 + 0.1 + 0.1 is more in floats."""
+    study = open_study(min_budget=0.1, max_budget=0.9)
+    simulated = SimulatedExecutor(50, lambda job: job.budget)
+    study.optimize(loss, executor=simulated, ahead=True, ahead_limit=0.3)
+    assert sorted(key[2] for key in study.state.ahead.results) == [0, 0, 0]
 
 
 def test_work_ahead_leaves_the_run_what_it_needs() -> None:
@@ -522,11 +532,12 @@ def test_places_held_by_tasks_that_hang_are_waited_for(quick: None) -> None:
 def test_what_a_lost_task_still_does_harms_nobody(quick: None, tmp_path: Path) -> None:
     """The first attempt at each config on rung 1 hangs, is given up, and then fails while the
     second one trains: its end must not touch the checkpoint of the other."""
-    begun: set[Path] = set()
+    begun: set[str] = set()
 
     def train(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
-        if budget == 3 and context.path not in begun:
-            begun.add(context.path)
+        job, _, _ = context.path.name.partition(".")
+        if budget == 3 and job not in begun:
+            begun.add(job)
             time.sleep(2.2)
             raise RuntimeError("too late")
         time.sleep(1.0 if budget == 3 else 0.0)
@@ -662,26 +673,6 @@ def test_a_worker_without_a_sign_of_life_is_lost(quick: None, tmp_path: Path) ->
         assert list(canonical(study.state)) == list(canonical(alone.state))
         for process in pool._processes.values():
             process.kill()
-
-
-def test_a_task_that_takes_too_long(quick: None) -> None:
-    release = threading.Event()
-
-    def hanging(config: dict[str, Any], budget: float) -> float:
-        if budget == 9:
-            release.wait(30)
-        return loss(config, budget)
-
-    study = open_study()
-    with ThreadPoolExecutor(40) as pool:
-        start = time.monotonic()
-        study.optimize(hanging, executor=pool, timeout=1.0, retries=0)
-        assert time.monotonic() - start < 20
-        release.set()
-    assert study.done
-    failed = [each for each in study.evaluations if each.loss is None]
-    assert {each.budget for each in failed} == {9}
-    assert all((each.error or "").startswith("Timeout: it took more than 1") for each in failed)
 
 
 class Elsewhere(ThreadPoolExecutor):

@@ -26,7 +26,7 @@ from deepband.observers import history
 from deepband.report import grid, status
 from deepband.state import State
 from deepband.storage import SqliteStorage, state_of
-from deepband.strategies import NAMES, STRATEGIES
+from deepband.strategies import NAMES, STRATEGIES, StrategyName
 from driving import SPACE, finish, noisy, open_study
 
 
@@ -60,7 +60,7 @@ def test_the_best_over_all_brackets_go_on_and_nothing_else_happens() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_script_can_be_run_again(tmp_path: Path, strategy: str) -> None:
+def test_a_script_can_be_run_again(tmp_path: Path, strategy: StrategyName) -> None:
     evaluated: list[float] = []
 
     def train(config: dict[str, Any], budget: float) -> float:
@@ -202,7 +202,7 @@ def with_work_ahead() -> Study:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("levels", [0, 1])
-def test_what_is_ahead_waits_for_the_next_full_run(strategy: str, levels: int) -> None:
+def test_what_is_ahead_waits_for_the_next_full_run(strategy: StrategyName, levels: int) -> None:
     """And decides nothing before: else the number of workers would."""
     plain, study = open_study(), with_work_ahead()
     plain.optimize(lambda config, budget: config["x"] / budget)
@@ -392,7 +392,8 @@ def test_every_face_shows_it() -> None:
     assert sorted("".join(row[1:]) for row in shown[2:])[:1] == [""]
     text = make_report(study)
     assert "deepened by frugal (outside the paper's guarantees)" in text
-    for strategy, to in [("preserving", 27), ("preserving", 81), ("frugal", 81)]:
+    ways: list[tuple[StrategyName, int]] = [("preserving", 27), ("preserving", 81), ("frugal", 81)]
+    for strategy, to in ways:
         title = study.quote(strategy, to=to).title
         assert title.replace("'", "&#39;") in text
     names = [each.run for each in forecast(study, 2, 1.0)]

@@ -18,7 +18,7 @@ from deepband.facts import Config
 from deepband.forecast import forecast
 from deepband.samplers import GROUP
 from deepband.space import Space
-from deepband.strategies import STRATEGIES
+from deepband.strategies import STRATEGIES, StrategyName
 from driving import finish, key, noisy, open_study
 from test_laws import Case, cases, play
 from test_machine import Adversary, run_with
@@ -195,7 +195,7 @@ def test_an_adversary_changes_nothing(seed: int, slots: int, losing: float) -> N
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_interrupted_or_not(tmp_path: Path, strategy: str) -> None:
+def test_interrupted_or_not(tmp_path: Path, strategy: StrategyName) -> None:
     def train(config: dict[str, Any], budget: float) -> float:
         return float(config["x"]) / budget
 

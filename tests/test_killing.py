@@ -1,8 +1,7 @@
-"""Drivers that are killed: at random moments, and at every system call of a commit."""
+"""Drivers and workers that are killed: at random moments, and at every system call of a commit."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import random
@@ -13,156 +12,93 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import deepband
 import killing
+from aftermath import Outcome, check, check_processes, undisturbed
 from deepband import export
-from deepband.outbox import Outbox
+from killing import MODES
+from progress import Progress
+from torture import MARK, Place, Tally, processes_of, state_of, torture
+
+Expected = Callable[[str], Outcome]
 
 
 def canonical(path: Path) -> list[str]:
     return list(export.canonical(deepband.open_study(path).state))
 
 
-MARK = "DEEPBAND_KILLING"
-"""An environment variable that all processes of a study have."""
-
-
-def start(path: Path, ledger: Path, workers: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, killing.__file__, str(path), str(ledger), str(workers)]
-    return subprocess.Popen(command, env={**os.environ, MARK: str(path)})
-
-
-def wait_for_work(driver: subprocess.Popen[bytes], ledger: Path) -> None:
-    """Until the driver has evaluated something."""
-    before = ledger.stat().st_size if ledger.exists() else 0
-    while driver.poll() is None and not (ledger.exists() and ledger.stat().st_size > before):
-        time.sleep(0.002)
-
-
-@dataclass
-class Tally:
-    """How often what was killed."""
-
-    drivers: int = 0
-    jobs: Counter[str] = field(default_factory=Counter)
-    """By what they were running: the workers."""
-
-    @property
-    def all(self) -> int:
-        return self.drivers + self.jobs.total()
-
-
-def torture(folder: Path, workers: int, most: int, moment: random.Random) -> Tally:
-    """Run a study to its end, killing its driver or a worker at random moments on the way."""
-    path, ledger = folder / "a.study", folder / "ledger"
-    tally = Tally()
-    while True:
-        driver = start(path, ledger, workers)
-        while tally.all < most and driver.poll() is None:
-            wait_for_work(driver, ledger)
-            time.sleep(moment.uniform(0, 0.05))
-            outbox = Outbox(path.with_name(path.name + ".files"))
-            victims = outbox.running() if workers > 1 else []
-            if victims and moment.random() < 0.5:
-                victim = moment.choice(victims)
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(victim.pid, signal.SIGKILL)
-                    tally.jobs["/".join(map(str, victim.key))] += 1
-            else:
-                driver.send_signal(signal.SIGKILL)
-                driver.wait()
-                tally.drivers += 1
-        if driver.wait() == 0:
-            return tally
-        assert driver.returncode == -signal.SIGKILL
-
-
-def check(folder: Path, tally: Tally, undisturbed: list[str], workers: int) -> None:
-    """Nothing lost, nothing run again that was finished, nobody left behind."""
-    path = folder / "a.study"
-    assert canonical(path) == undisturbed
-    evaluations = deepband.open_study(path).evaluations
-    runs = Counter((folder / "ledger").read_text().splitlines())
-    assert len(runs) == len(undisturbed)
-    repeated = Counter({key: count - 1 for key, count in runs.items() if count > 1})
-    if workers == 1:  # in process, the evaluation that was running is repeated, and with it
-        # failures at the start of a call, which are held back until something succeeds
-        failed = {"/".join(map(str, each[:3])) for each in evaluations if each.error}
-        again = sum(count for key, count in repeated.items() if key not in failed)
-        assert again <= tally.drivers
-        assert repeated.total() - again <= 3 * tally.drivers
-    else:  # a worker outlives its driver: only what was killed itself may be run again
-        assert repeated <= tally.jobs
-    check_that_nobody_is_left(path)
-    assert list((folder / "a.study.files" / "outbox").iterdir()) == []
-
-
-def check_that_nobody_is_left(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while (left := still_running(path)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left == []
-
-
-def still_running(path: Path) -> list[str]:
-    """The command lines of all processes that were started for a study."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if f"{MARK}={path}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append((entry / "cmdline").read_text().replace("\0", " "))
-    return found
-
-
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    assert start(folder / "a.study", folder / "ledger", 1).wait() == 0
-    return canonical(folder / "a.study")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
+    """What a mode comes to when nothing is killed. Found out once."""
+    found: dict[str, Outcome] = {}
+
+    def look_up(name: str) -> Outcome:
+        if name not in found:
+            found[name] = undisturbed(Place(tmp_path_factory.mktemp("undisturbed")), name)
+        return found[name]
+
+    return look_up
 
 
-@pytest.mark.timeout(86400)
+def rounds(
+    folder: Path, names: Iterable[str], kills: int, expected: Expected
+) -> Iterator[tuple[str, Tally]]:
+    """Torture one study after the other, each in the next mode, and check each when it is done,
+    until there were so many kills."""
+    moment, made = random.Random(kills), 0
+    for name in names:
+        place = Place(folder / "tortured")
+        place.folder.mkdir()
+        tally = torture(place, name, min(15, kills - made), moment)
+        check(place, MODES[name], tally.excused, expected(name))
+        shutil.rmtree(place.folder)
+        made += tally.kills
+        yield name, tally
+        if made >= kills:
+            return
+
+
 @pytest.mark.parametrize(
-    ("workers", "kills"),
+    ("name", "kills"),
     [
-        (1, 10),
-        (2, 30),
-        pytest.param(1, 50, marks=pytest.mark.heavy),
-        pytest.param(2, 300, marks=pytest.mark.heavy),
-        pytest.param(3, 10_000, marks=pytest.mark.soak),
+        ("plain-in-process", 10),
+        ("plain", 20),
+        *(pytest.param(name, 8, marks=pytest.mark.heavy) for name in MODES),
     ],
 )
 def test_killing_loses_nothing_and_repeats_only_what_was_not_finished(
-    tmp_path: Path, undisturbed: list[str], workers: int, kills: int
+    tmp_path: Path, expected: Expected, name: str, kills: int
 ) -> None:
-    moment = random.Random(kills)
-    killed = 0
-    for round_ in itertools.count():
-        folder = tmp_path / str(round_)
-        folder.mkdir()
-        tally = torture(folder, workers, min(15, kills - killed), moment)
-        check(folder, tally, undisturbed, workers)
-        killed += tally.all
-        shutil.rmtree(folder)
-        if killed >= kills:
-            return
+    for _ in rounds(tmp_path, itertools.repeat(name), kills, expected):
+        pass
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7 * 86400)
+def test_thousands_of_kills_in_every_mode(
+    tmp_path: Path, expected: Expected, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The modes in rotation. What has been reached is appended to the file DEEPBAND_SOAK_LOG."""
+    kills = int(os.environ.get("DEEPBAND_SOAK_KILLS", "10000"))
+    with Progress(kills, capsys) as progress:
+        for name, tally in rounds(tmp_path, itertools.cycle(MODES), kills, expected):
+            progress.add(name, tally)
 
 
 IDLE = """
 import killing, sys, time
-killing.idle()
+worker = killing.idle()
 print("ready", flush=True)
 sys.stdin.readline()
 """
 
 
 def test_a_worker_that_hears_nothing_ends_with_its_driver(tmp_path: Path) -> None:
-    """A worker killed while it holds Pebble's lock leaves such a one behind."""
     driver = subprocess.Popen(
         [sys.executable, "-c", IDLE],
         env={**os.environ, MARK: str(tmp_path)},
@@ -173,9 +109,9 @@ def test_a_worker_that_hears_nothing_ends_with_its_driver(tmp_path: Path) -> Non
     with driver:
         assert driver.stdout is not None
         assert driver.stdout.readline() == b"ready\n"
-        assert len(still_running(tmp_path)) >= 3  # itself, the server, the worker
+        assert len(processes_of(tmp_path)) >= 3  # itself, the server, the worker
         driver.kill()
-    check_that_nobody_is_left(tmp_path)
+    check_processes(tmp_path)
 
 
 COMMIT = """
@@ -214,11 +150,6 @@ def commit_under_strace(path: Path, *options: str) -> tuple[int, list[str]]:
     driver.communicate("go\n")
     strace.communicate()
     return driver.returncode, trace.read_text().splitlines()
-
-
-def state_of(pid: int) -> str:
-    """R for a process that runs, S for one that sleeps, and so on."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def calls_of_a_commit(path: Path) -> list[tuple[str, int]]:

@@ -23,7 +23,7 @@ from deepband.samplers.learning import EVERY, NEEDS
 from deepband.samplers.observing import ENOUGH
 from deepband.samplers.points import Points, reflected
 from deepband.space import Space
-from deepband.strategies import STRATEGIES
+from deepband.strategies import STRATEGIES, StrategyName
 from driving import finish, open_study
 from test_machine import Adversary, run_with
 
@@ -164,7 +164,7 @@ class TestEverySamplerThatLearns:
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
     def test_the_same_study_for_any_order_and_counts_as_uniform_has_them(
-        self, name: str, strategy: str
+        self, name: str, strategy: StrategyName
     ) -> None:
         def loss(job: deepband.Job) -> object:
             return ValueError("x") if job.config["lr"] < 1e-4 else job.config["lr"] / job.budget
@@ -227,7 +227,6 @@ def search(name: str, seed: int) -> float:
     study.deepen("efficient", to=81)
     study.optimize(bowl)
     best = study.best_at()
-    assert best is not None
     return bowl(best.config, math.inf)
 
 

@@ -22,6 +22,7 @@ from deepband.loop import Limits, Loop
 from deepband.objective import Task
 from deepband.outbox import Outbox
 from deepband.records import Attempt
+from deepband.strategies import StrategyName
 from driving import noisy
 
 LOSS = noisy(5, failures=0.2)
@@ -117,7 +118,7 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.runs[-1][1] < 5)
     @rule(strategy=st.sampled_from([*oracle.PAPER, "frugal"]))
-    def deepen(self, strategy: str) -> None:
+    def deepen(self, strategy: StrategyName) -> None:
         try:
             self.study.deepen(strategy)
         except UnfinishedError:
@@ -131,7 +132,7 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.study.done)
     @rule(strategy=st.sampled_from(oracle.PAPER))
-    def fill(self, strategy: str) -> None:
+    def fill(self, strategy: StrategyName) -> None:
         """Where the last run was frugal; else it does nothing."""
         self.study.deepen(strategy, to=self.study.max_budget)
         last, top = self.runs[-1]

@@ -29,6 +29,7 @@ from deepband.facts import (
 )
 from deepband.observers import history
 from deepband.state import State
+from deepband.strategies import StrategyName
 from driving import SPACE, finish, noisy, open_study
 
 
@@ -138,7 +139,7 @@ def test_who_comes_late_is_told_what_was(place: str | None, tmp_path: Path) -> N
 
 @settings(max_examples=25)
 @given(st.integers(0, 100), st.integers(0, 60), st.sampled_from(["discarding", "efficient"]))
-def test_the_history_of_a_state_leads_to_it(seed: int, steps: int, strategy: str) -> None:
+def test_the_history_of_a_state_leads_to_it(seed: int, steps: int, strategy: StrategyName) -> None:
     study = open_study()
     objective = noisy(seed, 0.2)
     for _ in range(steps):

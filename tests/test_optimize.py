@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import numpy as np
 import pytest
 
 import deepband
-from deepband import Context, InputError, ObjectiveError, Study, export
+from deepband import Context, InputError, NoResultError, ObjectiveError, Study, export
 from driving import open_study
 
 
@@ -53,25 +56,111 @@ def test_an_objective_of_three_arguments() -> None:
     assert [context.seed for context in again] == [context.seed for context in first]
 
 
-def test_other_shapes_of_objectives() -> None:
-    class Callable:
-        def __call__(self, config: dict[str, Any], budget: float) -> float:
-            return 1.0
+def given_to(make: Callable[[list[object]], Any]) -> list[object]:
+    """What an objective was given beside config and budget; `make` is told where to note it."""
+    seen: list[object] = []
+    study = open_study(max_budget=1)
+    study.optimize(make(seen))
+    assert [each.error for each in study.evaluations] == [None]
+    return seen
 
-    for objective in (
-        Callable(),
-        lambda config, budget, *rest: 1.0,
-        lambda config, budget, context=None: 1.0,
-        lambda *arguments: 1.0,
-        max,
-    ):
-        study = open_study(max_budget=1)
-        study.optimize(objective)
-        assert len(study.evaluations) == 1
+
+def note(seen: list[object], *things: object) -> float:
+    seen.extend(things)
+    return 1.0
+
+
+TAKES_CONTEXT: dict[str, Callable[[list[object]], Any]] = {
+    "third": lambda seen: lambda config, budget, context: note(seen, context),
+    "third of any name": lambda seen: lambda config, budget, c: note(seen, c),
+    "third, by place only": lambda seen: lambda config, budget, c, /: note(seen, c),
+    "with a default": lambda seen: lambda config, budget, context=None: note(seen, context),
+    "with a default, by place only": lambda seen: (
+        lambda config, budget, context=None, /: note(seen, context)
+    ),
+    "by keyword only": lambda seen: lambda config, budget, *, context: note(seen, context),
+    "by keyword only, with a default": lambda seen: (
+        lambda config, budget, *rest, context=None, **more: note(seen, context, *rest, *more)
+    ),
+    "after others": lambda seen: (
+        lambda config, budget, verbose=False, context=None: note(
+            seen, context, *[verbose][:verbose]
+        )
+    ),
+    "partial": lambda seen: partial(
+        lambda data, config, budget, context: note(seen, context), "data"
+    ),
+    "wrapped": lambda seen: wraps(lambda config, budget, context: 1.0)(
+        lambda *given, **named: note(seen, *given[2:], *named.values())
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", TAKES_CONTEXT)
+def test_an_objective_that_takes_a_context_is_given_one(shape: str) -> None:
+    (context,) = given_to(TAKES_CONTEXT[shape])
+    assert isinstance(context, Context)
+
+
+class Caller:
+    """An object that is called; its third parameter is its own."""
+
+    def __init__(self, seen: list[object]) -> None:
+        self.seen = seen
+
+    def __call__(self, config: dict[str, Any], budget: float, verbose: bool = False) -> float:
+        return note(self.seen, verbose)
+
+    def context(self, config: dict[str, Any], budget: float) -> float:
+        return note(self.seen, False)
+
+
+TAKES_NONE: dict[str, Callable[[list[object]], Any]] = {
+    "another default": lambda seen: lambda config, budget, verbose=False: note(seen, verbose),
+    "another keyword": lambda seen: lambda config, budget, *, verbose=False: note(seen, verbose),
+    "the rest": lambda seen: lambda config, budget, *rest: note(seen, False, *rest),
+    "anything": lambda seen: lambda *given, **named: note(seen, False, *given[2:], *named),
+    "named like the first": lambda seen: lambda context, budget: note(seen, False),
+    "an object": Caller,
+    "a method": lambda seen: Caller(seen).context,
+    "bound by its user": lambda seen: partial(
+        lambda config, budget, context: note(seen, context), context=False
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", TAKES_NONE)
+def test_an_objective_that_takes_no_context_is_given_none(shape: str) -> None:
+    assert given_to(TAKES_NONE[shape]) == [False]
+
+
+def test_an_objective_without_a_signature() -> None:
+    study = open_study(max_budget=1)
+    study.optimize(max)  # of a config and a budget: it fails, but it is called
+    assert len(study.evaluations) == 1
+
+
+def test_an_objective_with_a_keyword_runs_in_workers() -> None:
+    study = open_study(max_budget=3)
+    study.optimize(lambda config, budget, verbose=0, *, context: context.seed + verbose, workers=2)
+    assert study.done
+    assert all(each.loss is not None for each in study.evaluations)
 
 
 @pytest.mark.parametrize(
-    "objective", [None, 3, "train.py:objective", lambda: 1, lambda c: 1, lambda a, b, c, d: 1]
+    "objective",
+    [
+        None,
+        3,
+        "train.py:objective",
+        lambda: 1,
+        lambda c: 1,
+        lambda a, b, c, d: 1,
+        lambda a, b, c, context: 1,
+        lambda a, b, *, c: 1,
+        lambda a, b, *, context, d: 1,
+        lambda a, *, context: 1,
+    ],
 )
 def test_what_cannot_be_called_is_refused_before_anything_is_run(objective: Any) -> None:
     study = open_study()
@@ -131,7 +220,7 @@ def test_bad_results_are_failed_evaluations(bad: object, kind: str) -> None:
     errors = [each.error for each in study.evaluations if each.error is not None]
     assert len(errors) == 11
     assert {error.split(":")[0] for error in errors} == {kind}
-    assert study.best is not None
+    assert study.best.loss == 1.0
 
 
 def test_a_failure_keeps_its_traceback() -> None:
@@ -159,7 +248,8 @@ def test_first_failures_can_be_believed() -> None:
     study = open_study()
     study.optimize(lambda config, budget: float("nan"), first_failures=0)
     assert study.done
-    assert study.best is None
+    with pytest.raises(NoResultError):
+        _ = study.best
 
 
 def test_a_few_first_failures_are_recorded_when_something_works() -> None:
@@ -182,7 +272,8 @@ def test_fewer_jobs_than_first_failures_are_recorded() -> None:
     study = open_study(max_budget=1)
     failing(study, ValueError(), every=1)
     assert study.done
-    assert study.best is None
+    with pytest.raises(NoResultError):
+        _ = study.best
 
 
 def test_failed_jobs_of_an_undecided_rung_can_be_tried_again() -> None:
@@ -216,6 +307,53 @@ def test_it_stops_at_a_cost() -> None:
     study.optimize(by_x, max_cost=5)
     assert sum(each.budget for each in study.evaluations) == 12
     study.optimize(by_x)
+    assert study.done
+
+
+FRACTIONS: list[dict[str, Any]] = [
+    {"min_budget": 0.1, "max_budget": 0.9},
+    {"min_budget": Fraction(1, 9), "max_budget": 1},  # its cost, 26/3, is no float
+    {"min_budget": 1, "max_budget": 1.7, "eta": 2},
+    {"min_budget": 1, "max_budget": 100},
+    {"min_budget": 1, "max_budget": 100, "integer_budgets": True},
+]
+
+
+@pytest.mark.parametrize("settings", FRACTIONS, ids=str)
+@pytest.mark.parametrize("kind", [float, Fraction, Decimal])
+def test_a_run_costs_what_its_plan_says(settings: dict[str, Any], kind: type[Any]) -> None:
+    study = open_study(**settings)
+    cost = study.plan().cost
+    study.optimize(by_x, max_cost=cost if kind is Fraction else kind(str(float(cost))))
+    assert study.done
+    assert study.runs[-1].cost == cost
+
+
+@pytest.mark.parametrize("settings", FRACTIONS, ids=str)
+def test_a_run_that_may_cost_a_little_less_ends_one_job_early(settings: dict[str, Any]) -> None:
+    study = open_study(**settings)
+    plan = study.plan()
+    study.optimize(by_x, max_cost=plan.cost * Fraction(999_999, 1_000_000))
+    assert study.runs[-1].evaluations == plan.evaluations - 1
+    study.optimize(by_x, max_cost=plan.schedule.max_budget)
+    assert study.done
+
+
+def test_training_that_goes_on_costs_the_difference_exactly() -> None:
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        (context.path / "weights").write_text("w")
+        return float(config["x"])
+
+    study = open_study(min_budget=0.1, max_budget=0.9)
+    study.optimize(objective, max_cost=float(study.plan().cost_resumed))
+    assert study.done
+    assert study.runs[-1].trained == study.plan().cost_resumed
+
+
+@pytest.mark.parametrize("limit", [float("inf"), np.float32("inf"), Decimal("inf")])
+def test_an_infinite_limit_is_none(limit: Any) -> None:
+    study = open_study()
+    study.optimize(by_x, max_cost=limit, max_seconds=limit, ahead=True, ahead_limit=limit)
     assert study.done
 
 

@@ -32,6 +32,7 @@ from deepband.cli import main
 from deepband.samplers import Uniform
 from deepband.schedule import Schedule
 from deepband.space import Space
+from deepband.strategies import StrategyName
 from driving import wait_until
 from surrogates import DATA, data, needs_data
 
@@ -222,7 +223,7 @@ def test_the_data_of_theorem_2() -> None:
 @pytest.mark.parametrize(
     ("strategy", "anew"), [("discarding", 274), ("preserving", 262), ("efficient", 244)]
 )
-def test_the_data_of_the_illustration(strategy: str, anew: int) -> None:
+def test_the_data_of_the_illustration(strategy: StrategyName, anew: int) -> None:
     counts = figures.deepening(strategy)
     now, before = Schedule.of(2, 1, 16), Schedule.of(2, 1, 8)
     for cell, count in counts.items():

@@ -102,7 +102,6 @@ def test_curves_and_incumbent_are_in_the_users_sign() -> None:
     for ax in (study.plot.curves(), study.plot.incumbent()):
         assert "value" in ax.get_ylabel()
     (line, *_) = study.plot.incumbent().lines
-    assert study.best is not None
     assert data(line)[1][-1] == study.best.value
 
 
@@ -116,7 +115,6 @@ def test_the_star_is_the_best_of_the_study() -> None:
     study = open_study(max_budget=9)
     finish(study, lambda job: 1.0)  # of equal losses, that with the largest budget
     (star,) = (line for line in study.plot.curves().lines if line.get_marker() == "*")
-    assert study.best is not None
     assert data(star) == ([study.best.budget], [1.0])
 
 

@@ -21,12 +21,12 @@ SOURCE = ROOT / "src" / "deepband"
 
 LAYERS = [
     {"errors"},
-    {"schedule", "facts", "texts", "distributions", "plain_files"},
+    {"schedule", "facts", "texts", "distributions", "interrupts", "plain_files"},
     {"records", "results", "strategies", "theory", "space"},
-    {"runs", "attempt_codec"},
+    {"runs", "platforms", "attempt_codec"},
     {"state"},
-    {"hyperband", "adding", "samplers", "storage", "checkpoints", "outbox", "interrupts"},
-    {"objective", "orphans"},
+    {"hyperband", "adding", "samplers", "storage", "checkpoints", "outbox"},
+    {"objective", "orphans", "costs"},
     {"quote", "explain", "report", "rows", "executors", "observers"},
     {"loop"},
     {"drawing", "export", "stability", "improving", "importance"},
@@ -55,7 +55,7 @@ PURE = {
     "hyperband",
 }
 PURE |= {"adding", "quote", "explain", "report", "rows", "theory", "export", "texts"}
-PURE |= {"improving", "advice", "automatic"}
+PURE |= {"improving", "advice", "automatic", "costs"}
 IMPURE = {"random", "secrets", "time", "datetime", "os", "pathlib", "sqlite3"}
 
 

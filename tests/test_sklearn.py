@@ -35,6 +35,7 @@ import deepband
 from deepband import InputError
 from deepband.integrations.sklearn import DeepbandSearchCV
 from deepband.integrations.sklearn.resources import Subsampled, nested
+from deepband.strategies import StrategyName
 
 X, y = make_classification(n_samples=300, n_informative=5, random_state=0)
 ALPHA = {"alpha": (1e-6, 1e-1, "log")}
@@ -94,7 +95,7 @@ def test_the_checks_of_scikit_learn(estimator: Any, check: Any, reason: str | No
 )
 @pytest.mark.parametrize("strategy", ["discarding", "preserving", "efficient"])
 def test_deepening_reuses_everything(
-    estimator: Any, space: Any, resource: Any, strategy: str
+    estimator: Any, space: Any, resource: Any, strategy: StrategyName
 ) -> None:
     search = DeepbandSearchCV(estimator, space, cv=3, random_state=1, **resource)
     search.fit(X, y)

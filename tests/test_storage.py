@@ -18,6 +18,7 @@ import pytest
 import deepband
 from deepband.checkpoints import read_keep
 from deepband.drawing import Drawer
+from deepband.export import jsonl
 from deepband.facts import (
     ConfigsDrawn,
     Fact,
@@ -35,6 +36,7 @@ from deepband.state import State
 from deepband.storage import MemoryStorage, SqliteStorage, Storage, state_of
 from deepband.study import Study
 from driving import finish, noisy
+from older import HELD, make_format_2, turn_into_format_1
 
 SPACE = Space({"x": (0.0, 1.0), "kind": ["a", None, 3, 0.5, True, [1, "b"]]})
 CREATED = StudyCreated(
@@ -275,8 +277,8 @@ def kill_in_commit(place: Path) -> None:
         "connection.execute('PRAGMA cache_spill = 1')\n"
         "connection.execute('BEGIN IMMEDIATE')\n"
         "for number in range(2000):\n"
-        "    row = 0, 900 + number, 'x' * 500, None\n"
-        "    connection.execute('INSERT INTO configs VALUES (?, ?, ?, ?)', row)\n"
+        "    row = 0, 900 + number, 'x' * 500, None, 0\n"
+        "    connection.execute('INSERT INTO configs VALUES (?, ?, ?, ?, ?)', row)\n"
         "os._exit(1)\n"
     )
     subprocess.run([sys.executable, "-c", code, str(place)], check=False)
@@ -301,34 +303,81 @@ def test_who_only_looks_does_not_undo_a_torn_commit(tmp_path: Path) -> None:
     assert follower.news(state) == []
 
 
-def make_old(place: Path) -> None:
-    """A file as it was written before format 2."""
-    with closing(sqlite3.connect(place)) as connection:
-        connection.executescript(
-            "DROP INDEX evaluations_by_commit;"
-            "ALTER TABLE evaluations DROP COLUMN commits;"
-            "ALTER TABLE evaluations DROP COLUMN origin;"
-            "ALTER TABLE configs DROP COLUMN origin;"
-            "ALTER TABLE studies DROP COLUMN reopened;"
-            "PRAGMA user_version = 1;"
-        )
-
-
-def test_a_file_of_format_1_is_read_and_written(tmp_path: Path) -> None:
-    place = tmp_path / "a.study"
+def make_format_1(place: Path) -> None:
+    """A file of format 1 with one evaluation."""
     with deepband.open_study(place, space={"x": (0.0, 1.0)}, max_budget=3) as study:
         job = study.ask()
         assert job
         study.tell(job, 0.5)
-    make_old(place)
+    turn_into_format_1(place)
+
+
+def format_of(place: Path) -> int:
+    with closing(sqlite3.connect(place)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        return int(version)
+
+
+@pytest.mark.parametrize(("make_older", "version"), [(make_format_1, 1), (make_format_2, 2)])
+def test_a_file_of_an_older_format_is_read_and_continued(
+    tmp_path: Path, make_older: Callable[[Path], None], version: int
+) -> None:
+    place = tmp_path / "a.study"
+    make_older(place)
+    assert format_of(place) == version
+    before = place.read_bytes()
     reader = SqliteStorage(place)
     state = state_of(reader)
     assert reader.news(state) == []
     with deepband.open_study(place) as study:
-        assert len(study.evaluations) == 1
+        known = list(jsonl(study.state))
+        assert place.read_bytes() == before  # reading changes nothing
         finish(study, noisy(1))
-    follow(reader, state)
-    whole = state_of(SqliteStorage(place))
-    assert sum(map(len, whole.results.values())) == 6
+        study.deepen("efficient")
+        finish(study, noisy(1))
+    assert format_of(place) == 3
+    assert reader.news(state) is None  # it was read without checksums
+    with deepband.open_study(place) as again:
+        assert again.done
+        assert len(known) == (1 if version == 1 else 13)
+        assert set(known) <= set(jsonl(again.state))
+
+
+def test_a_file_of_format_2_holds_what_it_held(tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    make_format_2(place)
+    for _ in range(2):  # as it was written, then with checksums
+        with deepband.open_study(place) as study:
+            assert list(jsonl(study.state)) == HELD
+            assert study.objective == "train.py:train"
+            assert study.state.origins == {(0, 0): "enqueued", (0, 1): "a paper"}
+            study.lock()
+
+
+@pytest.mark.parametrize("make_older", [make_format_1, make_format_2])
+def test_an_older_file_gets_checksums_when_it_is_first_written_to(
+    tmp_path: Path, make_older: Callable[[Path], None]
+) -> None:
+    place = tmp_path / "a.study"
+    make_older(place)
+    with deepband.open_study(place) as study:
+        study.lock()
     with closing(sqlite3.connect(place)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        connection.execute("UPDATE evaluations SET loss = 7 WHERE loss IS NOT NULL")
+        connection.commit()
+    with pytest.raises(deepband.StorageError, match="evaluations does not match its checksum"):
+        deepband.open_study(place)
+
+
+@pytest.mark.parametrize("damage", ["DELETE FROM configs", "UPDATE runs SET max_budget = '5'"])
+def test_an_older_file_that_is_damaged_gets_no_checksums(tmp_path: Path, damage: str) -> None:
+    place = tmp_path / "a.study"
+    make_format_2(place)
+    study = deepband.open_study(place)
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute(damage)
+        connection.commit()
+    before = place.read_bytes()
+    with pytest.raises(deepband.StorageError, match="damaged"):
+        study.lock()
+    assert place.read_bytes() == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +17,7 @@ from deepband import (
     InputError,
     Job,
     JobError,
+    NoResultError,
     SmallSpaceWarning,
     Study,
     UnfinishedError,
@@ -153,6 +155,28 @@ def test_tell_all_records_all_or_nothing() -> None:
     assert len(study.evaluations) == 3
 
 
+@pytest.mark.parametrize("error", [ValueError("a bad row"), TypeError("no number"), OSError()])
+def test_tell_all_hands_on_what_a_generator_raises(error: Exception) -> None:
+    study = open_study()
+    job = asked(study)
+
+    def results() -> Iterator[tuple[Job, object]]:
+        yield job, 0.5
+        raise error
+
+    def pair() -> Iterator[object]:
+        yield job
+        raise error
+
+    for given in (results(), [pair()]):
+        with pytest.raises(type(error)) as caught:
+            study.tell_all(given)  # type: ignore[arg-type] # a pair that is a generator
+        assert caught.value is error
+    assert study.evaluations == []
+    study.tell_all([[job, 0.5]])  # type: ignore[list-item] # a pair all the same
+    assert len(study.evaluations) == 1
+
+
 def test_deepening_goes_on_and_can_be_repeated() -> None:
     study = finished()
     study.deepen("efficient", to=9)
@@ -206,7 +230,7 @@ def test_an_unknown_strategy_is_refused() -> None:
     study = finished()
     for method in (study.deepen, study.quote):
         with pytest.raises(UnknownNameError, match="Did you mean 'efficient'"):
-            method("eficient")
+            method("eficient")  # type: ignore[arg-type] # a type checker sees it too
         for bad in (None, ["efficient"], 3):
             with pytest.raises(UnknownNameError, match="there are 'discarding'"):
                 method(bad)  # type: ignore[arg-type]
@@ -255,13 +279,9 @@ def test_quotes_spend_and_change_nothing() -> None:
 
 def test_best_prefers_the_larger_budget_then_bracket_then_index() -> None:
     study = open_study()
-    assert study.best is None
-    assert study.best_at() is None
     finish(study, lambda job: 1.0)
-    assert study.best is not None
     assert (study.best.rung, study.best.bracket, study.best.index) == (2, 0, 0)
     low = study.best_at(0)
-    assert low is not None
     assert (low.rung, low.bracket, low.index, low.budget) == (0, 0, 0, 1)
     bad: Any
     for bad in (3, True, "0", 0.5):
@@ -272,16 +292,31 @@ def test_best_prefers_the_larger_budget_then_bracket_then_index() -> None:
 def test_best_ignores_failures_and_infinity() -> None:
     study = open_study()
     finish(study, lambda job: float("inf") if job.index else RuntimeError())
-    assert study.best is None
-    assert study.best_at() is None
     assert study.done
+    with pytest.raises(NoResultError, match="none of the 22 evaluations has a finite loss") as best:
+        _ = study.best
+    with pytest.raises(NoResultError, match="none of the 9 evaluations on rung 0") as on_rung:
+        study.best_at(0)
+    assert (best.value.evaluations, best.value.rung) == (22, None)
+    assert (on_rung.value.evaluations, on_rung.value.rung) == (9, 0)
+
+
+def test_without_any_result_there_is_no_best() -> None:
+    study = open_study()
+    with pytest.raises(NoResultError, match=r"nothing has been evaluated\. Run the study first"):
+        _ = study.best
+    with pytest.raises(NoResultError, match=r"nothing has been evaluated\."):
+        study.best_at()
+    with pytest.raises(NoResultError, match="nothing has been evaluated on rung 2"):
+        study.best_at(2)
+    study.tell(asked(study), 0.5)
+    assert study.best == study.best_at() == study.best_at(0) == study.evaluations[0]
 
 
 def test_best_at_is_by_default_the_highest_rung_with_a_finite_loss() -> None:
     study = open_study()
     finish(study, lambda job: float("nan") if job.rung == 2 else job.index)
     best = study.best_at()
-    assert best is not None
     assert best.rung == 1
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
+import math
+import multiprocessing
 import os
 import resource
 import signal
@@ -13,13 +16,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import deepband
-from deepband import Context, InputError, ObjectiveError, Study, export
+from deepband import Context, InputError, Job, ObjectiveError, StorageError, Study, export
+from deepband.outbox import Outbox
+from deepband.records import Attempt
 
 SPACE = {"x": (0.0, 1.0)}
 
@@ -444,3 +450,313 @@ def test_output_that_cannot_be_kept_is_lost_and_nothing_else(path: Path) -> None
         (study.files / "output" / "0-0-0").mkdir()
         study.optimize(objective, workers=2)
         assert canonical(study) == undisturbed()
+
+
+# A worker that an evaluation left broken
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_a_failed_evaluation_harms_no_other(path: Path, workers: int) -> None:
+    """As an assertion on a GPU does, a failure breaks all that follows in its process."""
+
+    def objective(config: dict[str, Any], budget: float) -> float:
+        if hasattr(sys, "broken"):
+            raise RuntimeError("the process is broken")
+        if config["x"] < 0.3:
+            sys.broken = True  # type: ignore[attr-defined]
+            raise ValueError("too small")
+        return float(config["x"]) / budget
+
+    with open_study(path, max_budget=27, seed=3) as study:
+        study.optimize(objective, workers=workers, timeout=60)
+        failed = {each.config["x"] for each in study.evaluations if each.loss is None}
+        assert failed
+        assert max(failed) < 0.3
+
+
+def test_an_evaluation_may_close_its_output(path: Path) -> None:
+    def objective(config: dict[str, Any], budget: float) -> float:
+        print("closing")
+        os.close(1)
+        if config["x"] < 0.3:
+            raise ValueError("too small")
+        return float(config["x"]) / budget
+
+    with open_study(path, seed=3) as study:
+        study.optimize(objective, workers=2)
+        assert all((each.loss is None) == (each.config["x"] < 0.3) for each in study.evaluations)
+
+
+MANY_FILES = """
+import os, resource, sys
+from pathlib import Path
+from deepband.executors.working import capped_output
+
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+with capped_output(Path(sys.argv[1])):
+    print("x" * 100_000)
+"""
+
+
+def test_a_worker_with_many_open_files_prints(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    command = [sys.executable, "-c", MANY_FILES, str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert output.stat().st_size == 100_001
+
+
+def test_what_a_worker_started_in_another_session_ends_with_it(path: Path) -> None:
+    mark = f"left-behind-{os.getpid()}-{time.time_ns()}"
+
+    def objective(config: dict[str, Any], budget: float) -> float:
+        code = f"import time; '{mark}'; time.sleep(99)"
+        subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+        if config["x"] < 0.3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if config["x"] < 0.6:
+            raise ValueError("a failure")
+        return 1.0
+
+    with open_study(path, max_budget=3, seed=3) as study:
+        study.optimize(objective, workers=2, retries=0, first_failures=0)
+        kinds = {(each.error or "").partition(":")[0] for each in study.evaluations}
+        assert kinds == {"", "WorkerDied", "ValueError"}
+    deadline = time.monotonic() + 10
+    while processes_named(mark) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_named(mark) == []
+
+
+BESIDE_SPAWN = """
+import multiprocessing, sys, threading
+import deepband
+
+def started(queue):
+    queue.put("started")
+
+def train(config, budget):
+    return config["x"] / budget
+
+def spawn():
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=started, args=(queue,))
+    process.start()
+    process.join()
+    codes.append(process.exitcode)
+
+if __name__ == "__main__":
+    codes = []
+    multiprocessing.set_forkserver_preload(["json"])
+    threads = [threading.Thread(target=spawn) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+        study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=3)
+        study.optimize(train, workers=3)
+    for thread in threads:
+        thread.join()
+    print(codes, multiprocessing.forkserver._forkserver._preload_modules)
+"""
+
+
+def test_starting_workers_disturbs_no_other_start_of_processes(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(BESIDE_SPAWN)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{[0] * 8} ['json']\n", done.stderr
+
+
+# Faults of the machine
+
+
+def full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def full_within() -> None:
+    try:
+        full()
+    except OSError as error:
+        raise RuntimeError("cannot save the model") from error
+
+
+def leaks() -> None:
+    os.close(0)
+    while True:
+        os.open(os.devnull, os.O_RDONLY)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("fault", [full, full_within])
+def test_a_fault_of_the_machine_is_tried_again(
+    path: Path, fault: Callable[[], None], workers: int
+) -> None:
+    with open_study(path) as study:
+        study.optimize(once(fault, path.with_name("marker")), workers=workers)
+        assert path.with_name("marker").exists()
+        assert canonical(study) == undisturbed()
+
+
+def test_a_leak_of_files_ends_with_its_worker(path: Path) -> None:
+    with open_study(path) as study:
+        study.optimize(once(leaks, path.with_name("marker")), workers=2)
+        assert path.with_name("marker").exists()
+        assert canonical(study) == undisturbed()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EIO])
+def test_a_fault_of_the_machine_that_stays_stops_the_run_and_is_no_verdict(
+    path: Path, number: int, workers: int
+) -> None:
+    def objective(config: dict[str, Any], budget: float) -> float:
+        if not healthy.exists() and config["x"] < 0.4:
+            raise OSError(number, os.strerror(number))
+        return float(config["x"]) / budget
+
+    healthy = path.with_name("healthy")
+    with open_study(path) as study:
+        with pytest.raises(StorageError, match="because of the machine") as caught:
+            study.optimize(objective, workers=workers)
+        assert os.strerror(number) in str(caught.value)
+        assert all(each.loss is not None for each in study.evaluations)
+        healthy.touch()
+        study.optimize(objective, workers=workers)
+        assert canonical(study) == undisturbed()
+
+
+class EndsTheProcess:
+    """A result that cannot even be looked at."""
+
+    def __float__(self) -> float:
+        sys.exit("read")
+
+    @property
+    def shape(self) -> Any:
+        sys.exit("read")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_result_whose_reading_exits_is_a_failure(path: Path, workers: int) -> None:
+    def objective(config: dict[str, Any], budget: float) -> Any:
+        return EndsTheProcess() if config["x"] < 0.3 else float(config["x"])
+
+    with open_study(path, seed=3) as study:
+        study.optimize(objective, workers=workers)
+        failed = [each for each in study.evaluations if each.loss is None]
+        assert failed
+        assert all((each.error or "").startswith("SystemExit: read") for each in failed)
+        assert all(each.config["x"] < 0.3 for each in failed)
+
+
+# Configs that hold what can be changed
+
+LISTS: dict[str, Any] = {"layers": [[64, 32], [128], [16, 16, 16]], "x": (0.0, 1.0)}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("stored", [True, False])
+def test_an_objective_may_change_the_lists_of_its_config(
+    path: Path, workers: int, stored: bool
+) -> None:
+    def objective(config: dict[str, Any], budget: float) -> float:
+        config["layers"].append(10)
+        return float(config["x"])
+
+    with open_study(path if stored else None, space=LISTS) as study:
+        study.enqueue(mine := {"layers": [128], "x": 0.5})
+        mine["layers"].append(3)  # type: ignore[attr-defined]
+        study.optimize(objective, workers=workers)
+        job = study.ask()
+        assert job is None
+        for each in study.evaluations:
+            assert each.config["layers"] in [[64, 32], [128], [16, 16, 16]]
+            each.config["layers"].append(5)
+        assert all(each.config["layers"][-1] != 5 for each in study.evaluations)
+
+
+def test_a_job_has_its_own_lists() -> None:
+    study = open_study(space=LISTS)
+    for job in study.ask_all():
+        job.config["layers"].append(5)
+        study.tell(job, 1.0)
+    assert all(each.config["layers"][-1] != 5 for each in study.evaluations)
+
+
+def double(x: float) -> float:
+    return 2 * x
+
+
+class Scale:
+    """A choice that is an object."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, x: float) -> float:
+        return self.factor * x
+
+
+OBJECTS = {"f": [double, math.sqrt, lambda x: x / 3, Scale(5)], "x": (0.0, 1.0)}
+POOLS: dict[str, Callable[[], Any]] = {
+    "workers": lambda: None,
+    "threads": lambda: ThreadPoolExecutor(2),
+    "processes": lambda: ProcessPoolExecutor(2, multiprocessing.get_context("forkserver")),
+}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_choices_that_are_objects_work_anywhere(pool: str) -> None:
+    def objective(config: dict[str, Any], budget: float) -> float:
+        return float(config["f"](config["x"])) / budget
+
+    alone, study = open_study(space=OBJECTS), open_study(space=OBJECTS)
+    alone.optimize(objective)
+    executor = POOLS[pool]()
+    study.optimize(objective, workers=2, executor=executor)
+    if executor is not None:
+        executor.shutdown()
+    losses = [[each.loss for each in made.evaluations] for made in (alone, study)]
+    assert losses[0] == losses[1]
+    assert all(each.config["f"] in OBJECTS["f"] for each in study.evaluations)
+
+
+def test_choices_of_a_script_work_in_workers(tmp_path: Path) -> None:
+    """Workers do not load the script, so its functions must travel by value."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import deepband\n"
+        "def half(x): return x / 2\n"
+        "def third(x): return x / 3\n"
+        "space = {'f': [half, third, lambda x: x / 4]}\n"
+        "study = deepband.open_study(space=space, max_budget=9)\n"
+        "study.optimize(lambda config, budget: config['f'](budget), workers=2)\n"
+        "print(study.done, sorted({round(e.budget / e.loss) for e in study.evaluations}))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert done.stdout == "True [2, 3, 4]\n"
+
+
+def test_a_choice_that_cannot_travel_is_refused_before_anything_is_run() -> None:
+    study = open_study(space={"lock": [threading.Lock(), "none"]})
+    with pytest.raises(InputError, match=r"'lock' has the choice <unlocked .* cannot travel"):
+        study.optimize(lambda config, budget: 1.0, workers=2)
+    assert study.evaluations == []
+    study.optimize(lambda config, budget: 1.0)
+    assert study.done
+
+
+def test_a_result_of_a_config_with_objects_waits_in_the_outbox(tmp_path: Path) -> None:
+    outbox, job = Outbox(tmp_path), Job(0, 1, 2, 9, {"f": double, "of": {(1, 2): "a"}})
+    outbox.make()
+    with outbox.hold(job.key, "token", None):
+        outbox.put(Attempt(job, 0.5), "token")
+    found = outbox.get(job.key, "token")
+    assert found is not None
+    assert (found.job.key, found.job.budget, found.loss) == (job.key, 9, 0.5)

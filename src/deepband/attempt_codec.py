@@ -25,7 +25,11 @@ def encode(attempt: Attempt) -> bytes:
     row["job"] = list(attempt.job)
     row["loss"] = None if attempt.loss is None else repr(attempt.loss)
     row["curve"] = [[step, repr(loss)] for step, loss in attempt.curve or ()]
-    return json.dumps(row).encode()
+    try:
+        return json.dumps(row).encode()
+    except (TypeError, ValueError):
+        # Objects in the config: only a study in memory has them, whose driver knows the config.
+        return json.dumps({**row, "job": [*row["job"][:4], {}, *row["job"][5:]]}).encode()
 
 
 def decode(content: bytes) -> Attempt | None:
@@ -37,7 +41,15 @@ def decode(content: bytes) -> Attempt | None:
 
 
 def _attempt(
-    job: Any, loss: Any, error: Any, metrics: Any, seconds: Any, resumed_from: Any, curve: Any
+    job: Any,
+    loss: Any,
+    error: Any,
+    metrics: Any,
+    seconds: Any,
+    resumed_from: Any,
+    curve: Any,
+    saved: Any = None,
+    environment: Any = False,
 ) -> Attempt:
     read = _job(*job)
     _check((loss is None) != (error is None))
@@ -47,7 +59,7 @@ def _attempt(
         _check(_is_number(seconds) and seconds >= 0)
     if metrics is not None:
         _check(isinstance(metrics, dict) and _is_plain(metrics))
-    _check(isinstance(curve, list))
+    _check(isinstance(curve, list) and isinstance(environment, bool))
     return Attempt(
         read,
         None if loss is None else _loss(loss),
@@ -56,6 +68,8 @@ def _attempt(
         None if seconds is None else float(seconds),
         resumed_from,
         tuple((float(step), float(value)) for step, value in curve) or None,
+        None if saved is None else _text(saved),
+        environment,
     )
 
 

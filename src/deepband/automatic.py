@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from deepband import hyperband
 from deepband.advice import advise
 from deepband.errors import BudgetError, InputError, UnknownNameError
 from deepband.quote import most_of_all_runs
-from deepband.schedule import TOLERANCE, Budget, as_number, read_budget
+from deepband.schedule import Budget, as_number, exceeds, read_budget
 from deepband.state import State
-from deepband.strategies import NAMES, check_name
+from deepband.strategies import NAMES, StrategyName, check_name
 
-AUTO = "auto"
+AUTO: Final = "auto"
 
 
 @dataclass(frozen=True, slots=True)
 class Automatic:
     """How to deepen by itself: by which strategy, and how far at most."""
 
-    strategy: str
+    strategy: StrategyName
     max_cost: Fraction | None
     """What all runs of the study may cost, every evaluation at its whole budget."""
     max_budget_limit: Fraction | None
@@ -32,7 +33,7 @@ class Automatic:
     def check(self, state: State) -> None:
         """Raise if the current run is beyond the limits already."""
         here, limit, most = state.schedule.max_budget, self.max_budget_limit, self.max_cost
-        if limit is not None and _exceeds(here, limit):
+        if limit is not None and exceeds(here, limit):
             raise BudgetError(
                 "max_budget_limit",
                 as_number(limit),
@@ -40,7 +41,7 @@ class Automatic:
                 "with a smaller max_budget.",
             )
         cost = most_of_all_runs(state)
-        if most is not None and _exceeds(cost, most) and not hyperband.is_done(state):
+        if most is not None and exceeds(cost, most) and not hyperband.is_done(state):
             raise InputError(
                 f"max_cost is {as_number(most)}, and the runs of this study up to the "
                 f"current one cost up to {as_number(cost)}: give that or more, or begin a study "
@@ -63,16 +64,11 @@ class Automatic:
     def _held(self, to: Fraction, cost: Fraction) -> str | None:
         """Which limit a deepening would go beyond."""
         limit, most = self.max_budget_limit, self.max_cost
-        if limit is not None and _exceeds(to, limit):
+        if limit is not None and exceeds(to, limit):
             return f"{_show(to)} is beyond max_budget_limit {_show(limit)}"
-        if most is not None and _exceeds(cost, most):
+        if most is not None and exceeds(cost, most):
             return f"all runs up to {_show(to)} may cost {_show(cost)}: max_cost is {_show(most)}"
         return None
-
-
-def _exceeds(number: Fraction, limit: Fraction) -> bool:
-    """By more than what comes of writing a fraction as a float."""
-    return number > limit * (1 + TOLERANCE)
 
 
 def _show(number: Fraction) -> str:
@@ -81,7 +77,7 @@ def _show(number: Fraction) -> str:
 
 def read_automatic(
     deepen: str | None,
-    strategy: str | None,
+    strategy: StrategyName | None,
     max_cost: Budget | None,
     max_budget_limit: Budget | None,
 ) -> Automatic | None:

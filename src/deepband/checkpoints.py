@@ -1,8 +1,13 @@
 """Where a config's training state lives, how long it is kept, and when it is trusted.
 
-    FOLDER/bracket/index/rung/          what the objective saved on a rung
-    FOLDER/bracket/index/rung.json      its manifest: every file with size and digest
-    FOLDER/bracket/index/rung.partial/  what an interrupted attempt had saved
+    FOLDER/BRACKET/INDEX/RUNG/                 what the objective saved on a rung
+    FOLDER/BRACKET/INDEX/RUNG.json             its manifest: every file with size and digest
+    FOLDER/attempts/BRACKET-INDEX-RUNG.TOKEN/  what one attempt at a job is saving
+    FOLDER/attempts/BRACKET-INDEX-RUNG.partial/  what an interrupted attempt had saved
+
+Every attempt saves into a folder of its own and seals it there with a manifest. The process that
+records the result renames the folder first; it alone creates and removes anything else. An attempt
+that was given up but still runs can therefore only write into its own folder.
 
 A checkpoint counts only together with a recorded result and a manifest that fits: a folder that
 was deleted, damaged or left by an interrupted attempt is never trained on.
@@ -13,9 +18,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import secrets
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +35,9 @@ from deepband.state import State
 from deepband.strategies import FRUGAL
 
 KEEP = "'newest' (of each config), 'all', 'none' or 'top:N' (the newest of the N best configs)"
+PARTIAL = "partial"
+ENDINGS = (".json", ".new")
+"""Of manifests, whole or being written."""
 
 
 class Keep(NamedTuple):
@@ -48,57 +59,86 @@ def read_keep(given: str) -> Keep:
     return Keep(False, int(number))
 
 
+def seal(attempt: Path) -> bool:
+    """Write the manifest of what an attempt saved; False, and nothing left, if it saved nothing.
+
+    A link or a file in the place of the folder is not what was handed out, and counts as nothing.
+    """
+    if attempt.is_symlink() or not attempt.is_dir() or not any(attempt.iterdir()):
+        _remove(attempt)
+        return False
+    manifest = _manifest(attempt)
+    temporary = attempt.with_name(f"{attempt.name}.new")
+    temporary.write_text(json.dumps(_digests(attempt)))
+    temporary.rename(manifest)
+    return True
+
+
+def abandon(attempt: Path) -> None:
+    """Remove what an attempt saved."""
+    _manifest(attempt).unlink(missing_ok=True)
+    _remove(attempt)
+
+
 class Checkpoints:
     """The checkpoints of one study, in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.attempts = folder / "attempts"
 
     def path(self, key: JobKey) -> Path:
         bracket, index, rung = key
         return self.folder / str(bracket) / str(index) / str(rung)
 
     def begin(self, key: JobKey) -> tuple[Path, Path | None]:
-        """An empty folder for a job, and what an interrupted attempt at it had saved, if any."""
-        path, partial = self.path(key), self._partial(key)
-        self._manifest(key).unlink(missing_ok=True)
-        if path.exists():
-            if any(path.iterdir()):
-                _remove(partial)
-                path.rename(partial)
-            else:
-                path.rmdir()
-        path.mkdir(parents=True)
-        return path, partial if partial.exists() else None
+        """An empty folder for an attempt at a job, and what an interrupted one had saved, if any.
 
-    def finish(self, key: JobKey) -> None:
-        """Seal what a job saved, before its result is recorded."""
-        path = self.path(key)
-        if not path.is_dir():  # the objective removed it: it saved nothing
-            pass
-        elif any(path.iterdir()):
-            manifest = self._manifest(key)
-            temporary = manifest.with_suffix(".new")
-            temporary.write_text(json.dumps(_digests(path)))
-            temporary.rename(manifest)
-        else:
-            path.rmdir()
-        _remove(self._partial(key))
+        A checkpoint without a recorded result is what an interrupted attempt had saved, too.
+        """
+        self.attempts.mkdir(parents=True, exist_ok=True)
+        partial = self.attempts / _attempt_name(key, PARTIAL)
+        for left in [self.path(key), *self._left(key)]:
+            if not left.is_symlink() and left.is_dir() and any(left.iterdir()):
+                _remove(partial)
+                left.rename(partial)
+            abandon(left)
+        path = self.attempts / _attempt_name(key, secrets.token_hex(4))
+        path.mkdir()
+        return path, partial if partial.is_dir() else None
+
+    def accept(self, key: JobKey, attempt: str) -> None:
+        """Make a sealed attempt, by its name, the checkpoint of its job, before the result is
+        recorded. Nothing happens if that was done before."""
+        source, path = self.attempts / attempt, self.path(key)
+        if _attempt_key(attempt) != key or not _manifest(source).is_file():
+            return
+        abandon(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        source.rename(path)
+        _manifest(source).rename(_manifest(path))
 
     def discard(self, key: JobKey) -> None:
         """Remove all that is kept of a config on a rung."""
-        self._manifest(key).unlink(missing_ok=True)
-        _remove(self.path(key))
-        _remove(self._partial(key))
-        for folder in self.path(key).parents[:2]:
-            if folder.is_dir() and not any(folder.iterdir()):
+        path = self.path(key)
+        abandon(path)
+        for folder in path.parents[:2]:
+            with suppress(OSError):  # it holds something else
                 folder.rmdir()
+
+    def sweep(self, is_wanted: Callable[[JobKey], bool]) -> None:
+        """Remove what attempts left at jobs whose results nobody waits for any more."""
+        for name in self._names():
+            key = _attempt_key(name)
+            if key is not None and not is_wanted(key):
+                _remove(self.attempts / name)
 
     def is_whole(self, key: JobKey) -> bool:
         """Whether a checkpoint is there, and is what it was when its job finished."""
+        path = self.path(key)
         try:
-            sealed = json.loads(self._manifest(key).read_text())
-            return bool(sealed == _digests(self.path(key)))
+            sealed = json.loads(_manifest(path).read_text())
+            return not path.is_symlink() and bool(sealed == _digests(path))
         except (OSError, ValueError):
             return False
 
@@ -111,20 +151,28 @@ class Checkpoints:
     def kept(self) -> Iterator[JobKey]:
         """Every sealed checkpoint."""
         for manifest in self.folder.glob("*/*/*.json"):
-            if manifest.with_suffix("").is_dir():
-                bracket, index, rung = (*manifest.parts[-3:-1], manifest.stem)
-                yield int(bracket), int(index), int(rung)
+            names = (*manifest.parts[-3:-1], manifest.stem)
+            if all(map(_is_number, names)) and manifest.with_suffix("").is_dir():
+                bracket, index, rung = map(int, names)
+                yield bracket, index, rung
 
     def size(self, keys: Iterable[JobKey]) -> int:
         """How many bytes these checkpoints take."""
         files = (file for key in keys for file in self.path(key).rglob("*") if file.is_file())
         return sum(file.stat().st_size for file in files)
 
-    def _manifest(self, key: JobKey) -> Path:
-        return self.path(key).with_suffix(".json")
+    def _left(self, key: JobKey) -> list[Path]:
+        """The folders that attempts at a job have left, the oldest first."""
+        partial = _attempt_name(key, PARTIAL)
+        names = [name for name in self._names() if _attempt_key(name) == key and name != partial]
+        folders = [self.attempts / name for name in names if not name.endswith(ENDINGS)]
+        return sorted(folders, key=lambda folder: folder.lstat().st_mtime_ns)
 
-    def _partial(self, key: JobKey) -> Path:
-        return self.path(key).with_suffix(".partial")
+    def _names(self) -> list[str]:
+        try:
+            return os.listdir(self.attempts)
+        except FileNotFoundError:
+            return []
 
 
 def superfluous(state: State, keep: Keep, kept: Iterable[JobKey]) -> list[JobKey]:
@@ -212,6 +260,34 @@ def _digests(folder: Path) -> dict[str, list[int | str]]:
     return digests
 
 
-def _remove(folder: Path) -> None:
-    if os.path.lexists(folder):
-        shutil.rmtree(folder)
+def _remove(place: Path) -> None:
+    """Remove a folder with all that it holds, or what stands in its place, following no link."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+
+
+def _manifest(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.json")
+
+
+def _attempt_name(key: JobKey, token: str) -> str:
+    bracket, index, rung = key
+    return f"{bracket}-{index}-{rung}.{token}"
+
+
+def _attempt_key(name: str) -> JobKey | None:
+    """The job of an attempt, by the name of its folder or manifest; None for other names."""
+    match = _ATTEMPT.fullmatch(name)
+    if match is None:
+        return None
+    bracket, index, rung = map(int, match.groups())
+    return bracket, index, rung
+
+
+_ATTEMPT = re.compile(r"(\d{1,9})-(\d{1,9})-(\d{1,9})\.[a-z0-9]+(?:\.json|\.new)?", re.ASCII)
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal()

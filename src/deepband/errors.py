@@ -8,29 +8,37 @@
     │   └── ResultError       what an objective returned is not a loss
     ├── JobError              a job that this study does not wait for
     ├── UnfinishedError       the current run must be finished first
+    ├── NoResultError         no evaluation has a finite loss yet, so none is the best
     ├── ObjectiveError        the first evaluations of an objective all failed
     ├── ClosedError           the study was closed
     ├── FactError             facts that do not fit together
     └── StorageError          a study file that cannot be read or written
-        └── HeldError         another driver holds the study
+        ├── HeldError         another driver holds the study
+        └── GoneError         the file of an open study was moved, deleted or replaced
 
 Each keeps its facts as attributes and says what happened, what was given and what to do.
 """
 
 from __future__ import annotations
 
+import pickle
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral
+from typing import Any
 
 __all__ = [
     "BudgetError",
+    "BusyWarning",
     "ClosedError",
     "DeepbandError",
     "FactError",
+    "GoneError",
     "HeldError",
     "InputError",
     "JobError",
+    "NoResultError",
     "ObjectiveError",
     "ObserverWarning",
     "ResultError",
@@ -53,6 +61,27 @@ def shown(given: object, most: int = 80) -> str:
 
 class DeepbandError(Exception):
     """The root of every error that deepband raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the finished error. By default Python would call `__init__` with the message,
+        which most subclasses build from other arguments."""
+        attributes = {name: _portable(value) for name, value in vars(self).items()}
+        return _restored, (type(self), self.args), attributes
+
+
+def _restored(kind: type[DeepbandError], args: tuple[object, ...]) -> DeepbandError:
+    """An error with this message; unpickling then sets its attributes."""
+    return kind.__new__(kind, *args)
+
+
+def _portable(value: object) -> object:
+    """The value or, if it does not survive pickling, its text: an error about a value that cannot
+    reach another process must still be able to."""
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:
+        return shown(value)
+    return value
 
 
 class InputError(DeepbandError, ValueError):
@@ -129,6 +158,23 @@ class UnfinishedError(DeepbandError):
         )
 
 
+class NoResultError(DeepbandError):
+    """No evaluation has a finite loss, on a rung or at all, so none is the best."""
+
+    def __init__(self, evaluations: int, rung: int | None = None) -> None:
+        self.evaluations = evaluations
+        self.rung = rung
+        where = "" if rung is None else f" on rung {rung}"
+        if evaluations:
+            why = (
+                f"none of the {evaluations} evaluations{where} has a finite loss. Their errors are "
+                "in `study.evaluations`."
+            )
+        else:
+            why = f"nothing has been evaluated{where}. Run the study first, with `study.optimize`."
+        super().__init__(f"there is no best evaluation{where} yet: {why}")
+
+
 class ObjectiveError(DeepbandError):
     """The first evaluations of an objective all failed, so it is the objective that is wrong."""
 
@@ -186,9 +232,37 @@ class HeldError(StorageError):
         super().__init__(path, f"{who}. One driver a study: wait for it, or stop it.")
 
 
+class GoneError(StorageError):
+    """The file of an open study was moved, deleted or replaced by another one.
+
+    The study stays readable, and results reported after this happened are kept in memory.
+    """
+
+    def __init__(self, path: object, problem: str) -> None:
+        super().__init__(
+            path,
+            f"{problem} while the study was open. The study is complete in memory: write it to a "
+            "new file with study.save_as(path), or put the original file back and try again.",
+        )
+
+
 class SmallSpaceWarning(UserWarning):
     """A discrete space has fewer values than the run needs configs: some will repeat."""
 
 
 class ObserverWarning(UserWarning):
     """An observer failed. The study goes on without it."""
+
+
+class BusyWarning(UserWarning):
+    """Another program locks the study file. The study waits until it is released."""
+
+
+def show_warning(text: str, kind: type[Warning]) -> None:
+    """Show a warning without raising it, even where warnings are errors: it must not end a run."""
+    try:
+        warnings.warn(text, kind, stacklevel=3)
+    except kind:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", kind)
+            warnings.warn(text, kind, stacklevel=3)

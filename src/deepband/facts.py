@@ -7,7 +7,7 @@ for the garbage collector to visit. (A field `index` hides the method of tuples,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,6 +16,24 @@ Config: TypeAlias = dict[str, Any]
 
 JobKey: TypeAlias = tuple[int, int, int]
 """A (bracket, index, rung)."""
+
+_IMMUTABLE = frozenset({int, float, str, bool, type(None)})
+
+
+def own_copy(values: Mapping[str, Any], leaf: Callable[[Any], Any] = lambda leaf: leaf) -> Config:
+    """A copy of a config, or of metrics, that shares no list and no dict with it. Other things,
+    such as a function among the choices, are what `leaf` makes of them: by default themselves."""
+    if all(type(value) in _IMMUTABLE for value in values.values()):  # nearly always
+        return dict(values)
+    return {name: _own(value, leaf) for name, value in values.items()}
+
+
+def _own(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _own(inner, leaf) for name, inner in value.items()}
+    if type(value) in (list, tuple, set):
+        return type(value)(_own(inner, leaf) for inner in value)
+    return value if type(value) in _IMMUTABLE else leaf(value)
 
 
 class StudyCreated(NamedTuple):

@@ -20,7 +20,7 @@ from deepband.errors import BudgetError, InputError
 from deepband.facts import JobKey
 from deepband.schedule import Budget, Schedule, as_number, read_budget
 from deepband.state import State
-from deepband.strategies import FRUGAL, NAMES
+from deepband.strategies import FRUGAL, NAMES, StrategyName
 
 
 def next_job(state: State, group: int | None = None) -> JobKey | None:
@@ -170,7 +170,7 @@ def _check_frugal(state: State, rung: int) -> None:
         )
 
 
-def options(state: State) -> list[tuple[str, Schedule]]:
+def options(state: State) -> list[tuple[StrategyName, Schedule]]:
     """Every way to go on from a run that is done, with where it leads: to fill the level of a
     frugal run, then one level deeper. None that is refused is among them."""
     found = []

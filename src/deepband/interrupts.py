@@ -19,6 +19,7 @@ from typing import Any
 
 CODE = 130
 SECONDS_TO_END = 20.0
+_entered: list[Interrupts] = []
 
 
 class Interrupts:
@@ -32,6 +33,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
+            _entered.append(self)
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._former[number] = signal.signal(number, self._handle)
         return self
@@ -44,6 +46,8 @@ class Interrupts:
     ) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
+        if self in _entered:
+            _entered.remove(self)
         for number, former in self._former.items():
             signal.signal(number, former)
         if self.count and error is None:
@@ -79,3 +83,10 @@ class Interrupts:
             os._exit(CODE)
         if self.count == 2 and self._breakable:
             raise KeyboardInterrupt
+
+
+def check() -> None:
+    """Raise KeyboardInterrupt in the main thread after a second interrupt: for those who wait."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and any(interrupts.at_once for interrupts in _entered):
+        raise KeyboardInterrupt

@@ -19,14 +19,14 @@ from deepband import frames, hyperband, report
 from deepband import quote as quoting
 from deepband.checkpoints import Checkpoints, Keep, retraining_cost
 from deepband.drawing import Drawer
-from deepband.errors import SmallSpaceWarning, UnfinishedError
+from deepband.errors import NoResultError, SmallSpaceWarning, UnfinishedError
 from deepband.plots import Plots
 from deepband.records import Evaluation
 from deepband.schedule import Budget, Schedule, as_number
 from deepband.space import Space
 from deepband.state import State
 from deepband.storage import SqliteStorage, Storage
-from deepband.strategies import check_name
+from deepband.strategies import StrategyName, check_name
 from deepband.texts import html_table
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ class Looking:
         status = report.status(self._state)
         header, *rows = report.grid(status)
         where = "done" if status.done else f"{status.open} jobs open"
-        found = "nothing yet" if self.best is None else f"{self.best.value:.6g}"
+        best = report.best(self._state)
+        found = "nothing yet" if best is None else f"{best.value:.6g}"
         caption = f"{self.name}: run {status.run}, max_budget {self.max_budget:.10g}, {where}, "
         return html_table(f"{caption}best {found}", header, rows)
 
@@ -138,13 +139,21 @@ class Looking:
         return hyperband.is_done(self._state)
 
     @property
-    def best(self) -> Evaluation | None:
-        """The evaluation with the smallest loss on any budget; None before any finite loss."""
-        return report.best(self._state)
+    def best(self) -> Evaluation:
+        """The evaluation with the smallest loss on any budget. Raises NoResultError as long as no
+        evaluation has a finite loss."""
+        found = report.best(self._state)
+        if found is None:
+            raise NoResultError(report.count(self._state))
+        return found
 
-    def best_at(self, rung: int | None = None) -> Evaluation | None:
-        """The best on one rung, by default the highest one that has a finite loss."""
-        return report.best_at(self._state, rung)
+    def best_at(self, rung: int | None = None) -> Evaluation:
+        """The best on one rung, by default the highest one that has a finite loss. Raises
+        NoResultError if there is none."""
+        found = report.best_at(self._state, rung)
+        if found is None:
+            raise NoResultError(report.count(self._state, rung), rung)
+        return found
 
     @property
     def max_budget(self) -> int | float:
@@ -170,7 +179,7 @@ class Looking:
         return frames.to_polars(self._state)
 
     def retraining_cost(
-        self, strategy: str = "preserving", schedule: Schedule | None = None
+        self, strategy: StrategyName = "preserving", schedule: Schedule | None = None
     ) -> Fraction:
         """The most that the next deepening, or that to a schedule, may train again for want of
         checkpoints; nothing if the objective never saved any."""
@@ -199,7 +208,9 @@ class Looking:
             )
         return plan
 
-    def quote(self, strategy: str = "preserving", to: Budget | None = None) -> quoting.Quote:
+    def quote(
+        self, strategy: StrategyName = "preserving", to: Budget | None = None
+    ) -> quoting.Quote:
         """What deepening would re-use, add and cost, before anything is spent."""
         check_name(strategy)
         self._check_done("quote a deepening")

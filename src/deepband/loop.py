@@ -7,11 +7,12 @@ a typo does not poison the study. A job whose worker died is no verdict: it is t
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING
@@ -27,53 +28,63 @@ from deepband.orphans import Orphans
 from deepband.outbox import Outbox
 from deepband.records import Attempt, Job
 from deepband.report import cost_left
+from deepband.schedule import Budget, exceeds, is_finite, read_exactly
 
 if TYPE_CHECKING:
     from deepband.study import Study
 
 FIRST_FAILURES = 3
 SECONDS_A_LOOK = 0.1
+PLAIN = {str, int, float, bool, type(None)}
+"""Types of values that any pickle carries as they are."""
 
 
-@dataclass(slots=True)
 class Limits:
-    """When to stop before the run is done. Cost counts what is really trained."""
+    """When to stop before the run is done. Costs are exact, and count what is really trained."""
 
-    max_seconds: float | None = None
-    max_cost: float | None = None
-    ahead_limit: float | None = 0
-    """How much of `cost` may be spent ahead of the next run."""
-    start: float = field(default_factory=time.monotonic)
-    cost: float = 0.0
-    ahead: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("max_seconds", "max_cost", "ahead_limit"):
-            limit = getattr(self, name)
-            number = isinstance(limit, Real) and not isinstance(limit, bool)
-            if limit is not None and not (number and limit >= 0):
-                raise InputError(f"{name} is {shown(limit)}: give a number of 0 or more.")
+    def __init__(
+        self,
+        max_seconds: Budget | None = None,
+        max_cost: Budget | None = None,
+        ahead_limit: Budget | None = 0,
+    ) -> None:
+        self.max_seconds = _read_limit("max_seconds", max_seconds)
+        self.max_cost = _read_limit("max_cost", max_cost)
+        self.ahead_limit = _read_limit("ahead_limit", ahead_limit)
+        """How much of `cost` may be spent ahead of the next run."""
+        self.start = time.monotonic()
+        self.cost = Fraction(0)
+        self.ahead = Fraction(0)
 
     def out_of_time(self) -> bool:
         return self.max_seconds is not None and time.monotonic() - self.start >= self.max_seconds
 
-    def spend(self, budget: float) -> bool:
+    def spend(self, budget: Fraction) -> bool:
         """Count a budget, unless it would go beyond the limit."""
-        if self.max_cost is not None and self.cost + budget > self.max_cost:
+        if self.max_cost is not None and exceeds(self.cost + budget, self.max_cost):
             return False
         self.cost += budget
         return True
 
-    def spend_ahead(self, budget: float, needed: Fraction) -> bool:
+    def spend_ahead(self, budget: Fraction, needed: Fraction) -> bool:
         """The same for a job ahead, which has a limit of its own and leaves the current run what
         that still needs."""
-        if self.ahead_limit is not None and self.ahead + budget > self.ahead_limit:
+        if self.ahead_limit is not None and exceeds(self.ahead + budget, self.ahead_limit):
             return False
-        if self.max_cost is not None and self.cost + budget + float(needed) > self.max_cost:
+        if self.max_cost is not None and exceeds(self.cost + budget + needed, self.max_cost):
             return False
         self.ahead += budget
         self.cost += budget
         return True
+
+
+def _read_limit(name: str, given: Budget | None) -> Fraction | None:
+    """A limit as a user gives it; None is none, and so is infinity."""
+    if given is None or (isinstance(given, Real | Decimal) and given == math.inf):
+        return None
+    if not is_finite(given) or given < 0:
+        raise InputError(f"{name} is {shown(given)}: give a number of 0 or more.")
+    return read_exactly(given)
 
 
 class Loop:
@@ -107,6 +118,8 @@ class Loop:
         self._running: dict[JobKey, Job] = {}
         self._losses: Counter[JobKey] = Counter()
         """How often a job's worker was lost."""
+        self._faults: Counter[JobKey] = Counter()
+        """How often a job failed because of the machine."""
         self._held: list[Attempt] = []
         """What has come and is not recorded yet: for a moment, or while it is nothing but first
         failures."""
@@ -121,14 +134,17 @@ class Loop:
         try:
             if self.outbox:
                 self._orphans = self._take_in(self.outbox)
+            self._sweep()
             while not interrupts.at_once:
                 self._stopping = self._stopping or interrupts.asked or self.limits.out_of_time()
                 self._fill()  # first, so that workers are busy while results are recorded
                 self._record_trusted()
                 self._fill()
                 self._fill_ahead()
-                if self._is_idle() and not self._settle():
-                    break
+                if self._is_idle():
+                    if not self._settle():
+                        break
+                    continue
                 self._collect(self.executor.wait(SECONDS_A_LOOK))
                 self._adopt()
             self._record()
@@ -139,6 +155,7 @@ class Loop:
         finally:
             self.executor.close()
             self._give_back()
+            self._sweep()
 
     def _is_idle(self) -> bool:
         """Whether there is nothing to wait for: not even a place for a job that is ready."""
@@ -184,8 +201,8 @@ class Loop:
         while not self._stopping and self.executor.free and (job := self.study.ask()):
             self._running[job.key] = job
             task = self._task(job)
-            begun = task.context.previous_budget if task.context else 0
-            if self._losses[job.key] or self.limits.spend(job.budget - begun):
+            again = self._losses[job.key] or self._faults[job.key]
+            if again or self.limits.spend(self._cost(task)):
                 self.executor.submit(task)
             else:
                 self._stopping = True
@@ -199,11 +216,19 @@ class Loop:
                 return
             for job in self.study.reserve([key]):
                 self._running[job.key] = job
-                if self.limits.spend_ahead(job.budget, cost_left(self.study.state)):
+                budget = self.study.state.schedule.budget(job.rung)
+                if self.limits.spend_ahead(budget, cost_left(self.study.state)):
                     self.executor.submit(self._task(job))
                 else:
                     self._ahead = iter(())
                     self._hand_back(job)
+
+    def _cost(self, task: Task) -> Fraction:
+        """What a task trains: the exact budget of its rung, which the job carries rounded, less
+        that of the checkpoint it goes on from."""
+        schedule = self.study.state.schedule
+        begun = task.context.previous_rung if task.context else None
+        return schedule.budget(task.job.rung) - (0 if begun is None else schedule.budget(begun))
 
     def _hand_back(self, job: Job) -> None:
         """Offer a job again that was not started."""
@@ -221,8 +246,24 @@ class Loop:
         for ended in all_ended:
             job = self._running.pop(ended.task.job.key)
             attempt = ended.attempt or self._lose(job, ended.lost or "")
-            if attempt is not None:
+            if attempt is not None and attempt.environment:
+                self._try_again(attempt)
+            elif attempt is not None:
                 self._judge(attempt)
+
+    def _try_again(self, attempt: Attempt) -> None:
+        """Offer a job again that failed because of the machine, once; then it is time to stop. The
+        second attempt has a fresh worker, since the first one may have leaked what is missing."""
+        self._faults[attempt.job.key] += 1
+        self.study.release(attempt.job)
+        if self._faults[attempt.job.key] > 1:
+            reason = (attempt.error or "").partition("\n")[0]
+            raise StorageError(
+                self.study.files,
+                f"the objective failed twice because of the machine, not of its config: {reason}. "
+                "Nothing was recorded for it. Free what is missing (disk space, quota, open files) "
+                "and run again to continue.",
+            )
 
     def _lose(self, job: Job, lost: str) -> Attempt | None:
         """Offer a lost job again, or after too many losses count it as failed."""
@@ -257,6 +298,7 @@ class Loop:
         attempts, self._trusted = list(self._held), True
         if not attempts:
             return
+        self._accept(attempts)
         self.study.tell_attempts(attempts)
         self._held.clear()
         for attempt in attempts:
@@ -266,6 +308,20 @@ class Loop:
         if self.on_record:
             self.on_record()
 
+    def _accept(self, attempts: Sequence[Attempt]) -> None:
+        """Make what attempts saved the checkpoints of their jobs."""
+        for attempt in attempts:
+            if self.checkpoints and attempt.saved is not None:
+                with suppress(OSError):  # then it has a result without a checkpoint
+                    self.checkpoints.accept(attempt.job.key, attempt.saved)
+
+    def _sweep(self) -> None:
+        """Remove what attempts saved at jobs that the run does not wait for any more."""
+        if self.checkpoints:
+            state = self.study.state
+            with suppress(OSError):
+                self.checkpoints.sweep(lambda key: hyperband.is_open(state, *key))
+
     def _give_back(self) -> None:
         """Offer again what was asked for and not told."""
         for job in [*self._running.values(), *(each.job for each in self._held)]:
@@ -273,6 +329,10 @@ class Loop:
 
     def _task(self, job: Job) -> Task:
         context = self._context(job) if self.checkpoints else None
+        if not PLAIN.issuperset(map(type, job.config.values())):
+            from deepband.executors.shipping import CarriedConfig  # loads cloudpickle
+
+            job = job._replace(config=CarriedConfig(job.config))
         return Task(job, context, self.study.maximize, keeps=self.keep != Keep(False, 0))
 
     def _context(self, job: Job) -> Context:
@@ -302,9 +362,14 @@ class Loop:
         checkpoints = self.checkpoints
         if checkpoints is None or self.keep.all or not checkpoints.path(job.key).exists():
             return
-        if self.keep.configs is None:
-            for rung in range(job.bracket, job.rung):
-                checkpoints.discard((job.bracket, job.index, rung))
-        elif self.study.done or self.study.state.is_decided(job.bracket, job.rung):
-            for key in superfluous(self.study.state, self.keep, checkpoints.kept()):
+        with suppress(OSError):  # what cannot be removed now is superfluous next time, too
+            for key in self._superfluous(job, checkpoints):
                 checkpoints.discard(key)
+
+    def _superfluous(self, job: Job, checkpoints: Checkpoints) -> Sequence[JobKey]:
+        if self.keep.configs is None:
+            return [(job.bracket, job.index, rung) for rung in range(job.bracket, job.rung)]
+        state = self.study.state
+        if not (self.study.done or state.is_decided(job.bracket, job.rung)):
+            return []
+        return superfluous(state, self.keep, checkpoints.kept())

@@ -7,13 +7,12 @@ nothing but what it would have shown.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Protocol
 
-from deepband.errors import DeepbandError, InputError, ObserverWarning, shown
+from deepband.errors import DeepbandError, InputError, ObserverWarning, show_warning, shown
 from deepband.facts import (
     ConfigsDrawn,
     Fact,
@@ -21,6 +20,7 @@ from deepband.facts import (
     ObjectiveNamed,
     RunStarted,
     StudyCreated,
+    own_copy,
 )
 from deepband.state import State
 
@@ -120,10 +120,11 @@ class Observers:
             return
         self._warned.add(place)
         who = type(self._observers[place]).__name__
-        _show(
+        show_warning(
             f"the observer {who} failed with {type(error).__name__}: {_message(error)}\n"
             "The study goes on and tells it what comes; further errors of it are not shown. Once "
-            "it is mended, give it to study.observe again: it is told everything."
+            "it is mended, give it to study.observe again: it is told everything.",
+            ObserverWarning,
         )
 
 
@@ -134,16 +135,6 @@ def _message(error: BaseException) -> str:
         return "(no message)"
 
 
-def _show(text: str) -> None:
-    """A warning that is shown, not raised, even where warnings are errors: no run ends by it."""
-    try:
-        warnings.warn(text, ObserverWarning, stacklevel=2)
-    except ObserverWarning:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", ObserverWarning)
-            warnings.warn(text, ObserverWarning, stacklevel=2)
-
-
 def copied(fact: Fact) -> Fact:
     """A fact that can be changed without changing the study's own."""
     make = _COPY.get(type(fact))
@@ -151,15 +142,15 @@ def copied(fact: Fact) -> Fact:
 
 
 def _copy_created(fact: StudyCreated) -> StudyCreated:
-    return fact._replace(space=_own(fact.space))
+    return fact._replace(space=own_copy(fact.space))
 
 
 def _copy_drawn(fact: ConfigsDrawn) -> ConfigsDrawn:
-    return fact._replace(configs=tuple(map(_own, fact.configs)))
+    return fact._replace(configs=tuple(map(own_copy, fact.configs)))
 
 
 def _copy_finished(fact: JobFinished) -> JobFinished:
-    return fact._replace(metrics=_own(fact.metrics)) if fact.metrics else fact
+    return fact._replace(metrics=own_copy(fact.metrics)) if fact.metrics else fact
 
 
 _COPY: dict[type, Callable[[Any], Fact]] = {
@@ -167,12 +158,3 @@ _COPY: dict[type, Callable[[Any], Fact]] = {
     ConfigsDrawn: _copy_drawn,
     JobFinished: _copy_finished,
 }
-
-
-def _own(value: Any) -> Any:
-    """A copy of plain data. Other things, such as a function among the choices, stay themselves."""
-    if isinstance(value, Mapping):
-        return {name: _own(inner) for name, inner in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(_own, value))
-    return value

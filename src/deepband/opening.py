@@ -13,7 +13,8 @@ from deepband.checkpoints import read_keep
 from deepband.drawing import Drawer
 from deepband.errors import InputError, shown
 from deepband.facts import Fact, RunStarted, StudyCreated
-from deepband.samplers import Sampler, make_sampler
+from deepband.platforms import require_posix
+from deepband.samplers import Sampler, SamplerName, make_sampler
 from deepband.schedule import Budget, Schedule, as_number, read_budget
 from deepband.space import Space
 from deepband.state import State
@@ -35,7 +36,7 @@ class Settings(TypedDict):
     seed: int | None
     maximize: bool | None
     integer_budgets: bool | None
-    sampler: str | Sampler | None
+    sampler: SamplerName | Sampler | None
 
 
 def open_study(
@@ -48,7 +49,7 @@ def open_study(
     seed: int | None = None,
     maximize: bool | None = None,
     integer_budgets: bool | None = None,
-    sampler: str | Sampler | None = None,
+    sampler: SamplerName | Sampler | None = None,
     keep: str = "newest",
 ) -> Study:
     """Make a study, or open one that is there.
@@ -110,6 +111,7 @@ def reopen(storage: Storage) -> Study:
 def _storage(place: str | os.PathLike[str] | None) -> Storage:
     if place is None or place == ":memory:":
         return MemoryStorage()
+    require_posix()
     return SqliteStorage(place)
 
 

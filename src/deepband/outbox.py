@@ -12,7 +12,6 @@ of these three folders may be a link, and what the files say is checked.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -29,6 +28,7 @@ from typing import Any, BinaryIO, NamedTuple
 from deepband import attempt_codec, plain_files
 from deepband.errors import StorageError
 from deepband.facts import JobKey
+from deepband.platforms import fcntl, require_posix
 from deepband.records import Attempt
 
 SECONDS_A_BEAT = 5.0
@@ -61,6 +61,7 @@ class Outbox:
     """The jobs that run and the results that wait, of one study."""
 
     def __init__(self, folder: Path) -> None:
+        require_posix()
         self.folder = folder
         self.jobs = folder / JOBS
         self.results = folder / RESULTS
@@ -121,6 +122,13 @@ class Outbox:
             file.flush()
             os.fsync(file.fileno())
         self._rename(RESULTS, f".{name}", name)
+
+    def leave(self, attempt: Attempt, token: str) -> None:
+        """Leave a result if that can be done: whoever waits for it still gets it directly. A
+        failure of the machine is no result."""
+        if not attempt.environment:
+            with suppress(Exception):  # a full disk, say
+                self.put(attempt, token)
 
     def get(self, key: JobKey, token: str) -> Attempt | None:
         """The result of an attempt, if it is there."""

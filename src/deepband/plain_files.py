@@ -19,8 +19,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO must not wait for its writer
+
+def _flags(*names: str) -> int:
+    """Flags of `os.open`; Windows, where nothing here is used, does not have these."""
+    return sum(getattr(os, name, 0) for name in names)
+
+
+_FOLDER = os.O_RDONLY | _flags("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
+_FILE = _flags("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
+"""A FIFO is opened without waiting for its other end."""
 
 
 def files_folder(study: Path) -> Path:

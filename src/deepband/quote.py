@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from deepband.costs import counts, is_paid, paid
 from deepband.schedule import Cell, Schedule, as_number
 from deepband.state import State
-from deepband.strategies import FRUGAL
+from deepband.strategies import FRUGAL, StrategyName
 from deepband.texts import html_table
 
 OUTSIDE = "outside the paper's guarantees"
@@ -50,7 +51,7 @@ class Price:
 class Quote:
     """What deepening with a strategy re-uses, adds and costs. Ranges are (low, high)."""
 
-    strategy: str
+    strategy: StrategyName
     old_max_budget: int | float
     max_budget: int | float
     configs_reused: int
@@ -110,7 +111,7 @@ class Quote:
         return lines
 
 
-def quote(state: State, strategy: str, schedule: Schedule | None) -> Quote:
+def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Quote:
     """The price of deepening a finished run to a schedule, which is its own if a frugal run is
     filled; None for what does nothing."""
     if schedule is None:
@@ -145,13 +146,8 @@ def most_of_all_runs(state: State) -> Fraction:
         new: Mapping[Cell, int] = run.counts()
     else:
         new = (_least if run.strategy == "efficient" else _most)(run.schedule, known)
-    paid = Counter(
-        cell
-        for cell, results in state.results.items()
-        for told in results.values()
-        if told.origin is None and told.run < run.number
-    )
-    return run.schedule.cost_of(paid) + run.schedule.cost_of(new)
+    earlier = counts(told for told in paid(state) if told.run < run.number)
+    return run.schedule.cost_of(earlier) + run.schedule.cost_of(new)
 
 
 def _given_since(state: State) -> Counter[Cell]:
@@ -184,7 +180,7 @@ def _quote_frugal(state: State, schedule: Schedule) -> Quote:
     )
 
 
-def _quote_nothing(state: State, strategy: str) -> Quote:
+def _quote_nothing(state: State, strategy: StrategyName) -> Quote:
     """Where the study has been: all is re-used, and nothing is new."""
     schedule, known = state.schedule, _told(state).total()
     return Quote(
@@ -202,11 +198,11 @@ def _quote_nothing(state: State, strategy: str) -> Quote:
 
 
 def _paid(state: State, ahead: bool) -> Counter[Cell]:
-    """The evaluations that this study made itself, in each cell: others cost it nothing."""
-    told = [each for results in state.results.values() for each in results.values()]
-    if ahead:
-        told += state.ahead.results.values()
-    return Counter((each.bracket, each.rung) for each in told if each.origin is None)
+    """The evaluations that this study has paid for, in each cell; with `ahead` those ahead of the
+    next run, too."""
+    return counts(paid(state)) + counts(
+        filter(is_paid, state.ahead.results.values() if ahead else ())
+    )
 
 
 def _told(state: State) -> Counter[Cell]:

@@ -51,6 +51,19 @@ class Attempt(NamedTuple):
     seconds: float | None = None
     resumed_from: int | None = None
     curve: tuple[tuple[float, float], ...] | None = None
+    saved: str | None = None
+    """The name of the folder that the attempt saved into and sealed, if it did."""
+    environment: bool = False
+    """Whether it failed because of the machine, such as a full disk: no verdict on the config."""
+
+    @property
+    def failed(self) -> bool:
+        return self.loss is None
+
+    @property
+    def recorded(self) -> tuple[Any, ...]:
+        """What a study records of it, in the order of `JobFinished`."""
+        return self[1:7]
 
 
 class Evaluation(NamedTuple):

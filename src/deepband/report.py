@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from types import MappingProxyType
 
+from deepband.costs import counts, paid
 from deepband.errors import read_index
-from deepband.facts import JobFinished
+from deepband.facts import JobFinished, own_copy
 from deepband.records import Evaluation
 from deepband.runs import Run
 from deepband.schedule import Cell, Schedule, as_number
@@ -89,7 +89,7 @@ def _plan(schedule: Schedule, places: Mapping[Cell, int], whole: bool) -> Plan:
         evaluations=count,
         cost=schedule.cost_of(places),
         cost_resumed=schedule.cost_resumed_of(places),
-        places=MappingProxyType(dict(places)),
+        places=dict(places),
     )
 
 
@@ -99,14 +99,10 @@ def runs(state: State, done: bool) -> tuple[RunSummary, ...]:
 
 
 def _summary(state: State, run: Run, done: bool) -> RunSummary:
-    found = {
-        cell: [told for told in results.values() if told.run == run.number]
-        for cell, results in state.results.items()
-    }
-    everything = sum(map(len, found.values()))
-    own = {cell: [each for each in told if each.origin is None] for cell, told in found.items()}
-    counts = {cell: len(told) for cell, told in own.items() if told}
-    told = [each for results in own.values() for each in results]
+    told = list(paid(state, run.number))
+    counted = counts(told)
+    results = state.results.values()
+    everything = sum(each.run == run.number for cell in results for each in cell.values())
     resumed = Counter(each.resumed_from for each in told if each.resumed_from is not None)
     saved = sum(n * run.schedule.budget(rung) for rung, n in resumed.items())
     return RunSummary(
@@ -115,9 +111,9 @@ def _summary(state: State, run: Run, done: bool) -> RunSummary:
         max_budget=as_number(run.schedule.max_budget),
         evaluations=len(told),
         added=everything - len(told),
-        cost=run.schedule.cost_of(counts),
-        cost_resumed=run.schedule.cost_resumed_of(counts),
-        trained=run.schedule.cost_of(counts) - saved,
+        cost=run.schedule.cost_of(counted),
+        cost_resumed=run.schedule.cost_resumed_of(counted),
+        trained=run.schedule.cost_of(counted) - saved,
         seconds=sum(each.seconds or 0.0 for each in told),
         done=done,
     )
@@ -133,18 +129,23 @@ def evaluations(state: State) -> Iterator[Evaluation]:
     return (evaluation(state, state.results[bracket, rung][index]) for bracket, index, rung in keys)
 
 
+def count(state: State, rung: int | None = None) -> int:
+    """How many evaluations there are, on one rung or on all."""
+    return sum(len(cell) for (_, of), cell in state.results.items() if rung in (None, of))
+
+
 def evaluation(state: State, told: JobFinished) -> Evaluation:
     return Evaluation(
         bracket=told.bracket,
         index=told.index,
         rung=told.rung,
         budget=state.run.budgets[told.rung],
-        config=dict(state.configs[told.bracket][told.index]),
+        config=own_copy(state.configs[told.bracket][told.index]),
         loss=told.loss,
         value=None if told.loss is None else state.value(told.loss),
         run=told.run,
         error=told.error,
-        metrics=MappingProxyType(told.metrics or {}),
+        metrics=dict(told.metrics or {}),
         seconds=told.seconds,
         resumed_from=told.resumed_from,
         curve=told.curve or (),
@@ -215,7 +216,7 @@ def status(state: State, running: int | None = None) -> Status:
         strategy=summary.strategy,
         max_budget=summary.max_budget,
         done=summary.done,
-        evaluations=sum(map(len, state.results.values())),
+        evaluations=count(state),
         failed=sum(failed),
         open=sum(front.open for front in state.fronts),
         ahead=len(state.ahead.results),

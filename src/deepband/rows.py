@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeGuard
 
+from deepband.costs import is_paid
 from deepband.errors import read_index
 from deepband.facts import JobFinished
 from deepband.schedule import as_number
@@ -143,11 +144,11 @@ def incumbent(state: State) -> Incumbent:
             price_resumed = price - (eta ** (rung - 1) if rung > bracket else 0)
             losses = [each.loss for each in told if each.loss is not None]
             if min(losses, default=math.inf) >= least:  # as in most cells
-                paid = sum(each.origin is None for each in told)
+                paid = sum(map(is_paid, told))
                 whole, resumed = whole + paid * price, resumed + paid * price_resumed
                 continue
             for each in sorted(told, key=_index):
-                if each.origin is None:
+                if is_paid(each):
                     whole, resumed = whole + price, resumed + price_resumed
                 if each.loss is not None and each.loss < least:
                     least = each.loss

@@ -4,6 +4,7 @@ deepening is automatic, for one after the other."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,10 @@ def _loop(
     study: Study, objective: Objective, limits: Limits, how: How, interrupts: Interrupts
 ) -> Loop:
     travels = needs_outbox(how.executor, how.workers or 0, how.timeout)
+    if travels and not study.lasts and not isinstance(how.executor, ThreadPoolExecutor):
+        from deepband.executors.shipping import check_choices  # loads cloudpickle
+
+        check_choices(study.state.created.space)
     outbox = Outbox(study.files) if study.lasts or travels else None
     if outbox:
         outbox.make()

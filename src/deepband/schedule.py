@@ -200,24 +200,35 @@ def check_eta(eta: int) -> int:
 
 def read_budget(name: str, given: Budget) -> Fraction:
     """A budget as an exact positive fraction; a float is read as it is printed."""
-    if isinstance(given, bool) or not _is_finite(given):
+    if not is_finite(given):
         raise BudgetError(name, given, "give a positive, finite number, such as 1 or 0.1.")
-    if isinstance(given, Integral):
-        exact = Fraction(int(given))
-    elif isinstance(given, Rational | Decimal):
-        exact = Fraction(given)
-    else:
-        exact = Fraction(repr(float(given)))
+    exact = read_exactly(given)
     if float(exact) <= 0:
         raise BudgetError(name, given, "it must be greater than zero.")
     return exact
 
 
-def _is_finite(given: object) -> bool:
+def is_finite(given: object) -> bool:
+    """Whether it is a finite number: not a bool, and not beyond the range of floats."""
     try:
-        return isinstance(given, Real | Decimal) and math.isfinite(given)
+        number = isinstance(given, Real | Decimal) and not isinstance(given, bool)
+        return number and math.isfinite(given)  # type: ignore[arg-type] # it is a number
     except (OverflowError, ValueError):  # an int beyond float, a signalling NaN
         return False
+
+
+def read_exactly(given: Budget) -> Fraction:
+    """A finite number as a fraction. A float is read as it is printed, so that 0.1 is a tenth."""
+    if isinstance(given, Integral):
+        return Fraction(int(given))
+    if isinstance(given, Rational | Decimal):
+        return Fraction(given)
+    return Fraction(repr(float(given)))
+
+
+def exceeds(number: Fraction, limit: Fraction) -> bool:
+    """Whether it is larger, by more than rounding the limit to a float explains."""
+    return number > limit * (1 + TOLERANCE)
 
 
 def as_number(exact: Fraction) -> int | float:

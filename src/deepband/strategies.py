@@ -15,7 +15,7 @@ that are left. In the first run `before` and `above` are empty and all three are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from deepband.errors import UnknownNameError
 
@@ -53,14 +53,15 @@ def efficient(arrived: Indices, before: Indices, above: Indices) -> Contest:
 
 
 Strategy: TypeAlias = Callable[[Indices, Indices, Indices], Contest]
-STRATEGIES: dict[str, Strategy] = {
+StrategyName: TypeAlias = Literal["discarding", "preserving", "efficient", "frugal"]
+"""All ways to deepen: those of the paper, and `frugal` outside it."""
+STRATEGIES: dict[StrategyName, Strategy] = {
     "discarding": discarding,
     "preserving": preserving,
     "efficient": efficient,
 }
-FRUGAL = "frugal"
-NAMES = (*STRATEGIES, FRUGAL)
-"""All ways to deepen: those of the paper, and the one outside it."""
+FRUGAL: Literal["frugal"] = "frugal"
+NAMES: tuple[StrategyName, ...] = get_args(StrategyName)
 
 
 def frugal(losses: Mapping[Place, float | None], eta: int) -> tuple[list[Place], int]:
@@ -78,9 +79,10 @@ def check_name(name: str) -> None:
 
 def strategy_named(name: str) -> Strategy:
     """The paper's strategy of this name."""
-    if not isinstance(name, str) or name not in STRATEGIES:
-        raise UnknownNameError("strategy", name, STRATEGIES)
-    return STRATEGIES[name]
+    for each, strategy in STRATEGIES.items():
+        if name == each:
+            return strategy
+    raise UnknownNameError("strategy", name, STRATEGIES)
 
 
 def promoted(contest: Contest, losses: Mapping[int, float | None], places: int) -> frozenset[int]:

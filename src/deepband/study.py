@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from deepband import hyperband
 from deepband.adding import facts_to_add, free_place
@@ -21,6 +22,7 @@ from deepband.facts import (
     JobsStarted,
     ObjectiveNamed,
     RunStarted,
+    own_copy,
 )
 from deepband.looking import Looking
 from deepband.loop import Limits
@@ -32,7 +34,7 @@ from deepband.running import How, run_jobs
 from deepband.samplers import Sampler
 from deepband.schedule import Budget
 from deepband.storage import MemoryStorage, state_of
-from deepband.strategies import check_name
+from deepband.strategies import StrategyName, check_name
 
 if TYPE_CHECKING:
     from deepband.executors.choosing import Given
@@ -91,10 +93,7 @@ class Study(Looking):
         """Record many results together: all of them, or none if it raises."""
         self.lock()
         maximize = self.maximize
-        try:
-            paired = [(job, result) for job, result in pairs]
-        except (TypeError, ValueError):
-            raise InputError("tell_all takes pairs: [(job, result), ...].") from None
+        paired = [_pair(given) for given in _iterable(pairs)]
         self._finish(
             (job, (*read_result(result, maximize), None, None, None)) for job, result in paired
         )
@@ -102,7 +101,7 @@ class Study(Looking):
     def tell_attempts(self, attempts: Iterable[Attempt]) -> None:
         """Record what came of running jobs, with how it went."""
         self.lock()
-        self._finish((job, tuple(how)) for job, *how in attempts)
+        self._finish((attempt.job, attempt.recorded) for attempt in attempts)
 
     def expects(self, job: Job) -> bool:
         """Whether this is an open job of the study, as it was handed out."""
@@ -187,12 +186,12 @@ class Study(Looking):
         timeout: Timeout = None,
         retries: int = 1,
         max_seconds: float | None = None,
-        max_cost: float | None = None,
-        deepen: str | None = None,
-        strategy: str | None = None,
+        max_cost: Budget | None = None,
+        deepen: Literal["auto"] | None = None,
+        strategy: StrategyName | None = None,
         max_budget_limit: Budget | None = None,
         ahead: bool = False,
-        ahead_limit: float | None = None,
+        ahead_limit: Budget | None = None,
         wait: bool = True,
         first_failures: int | None = None,
         on_record: Callable[[], None] | None = None,
@@ -201,7 +200,8 @@ class Study(Looking):
 
         `objective(config, budget)` or `objective(config, budget, context)` returns what `tell`
         takes; what it raises is a failed evaluation. See `deepband.Context` for checkpoints,
-        seeds and learning curves.
+        seeds and learning curves; it is passed to a parameter named `context`, or to a required
+        third one.
 
         With more than one of `workers`, or a `timeout` (seconds, or a function of the budget),
         jobs run in processes of their own: one that dies, or takes too long, costs only its own
@@ -291,7 +291,7 @@ class Study(Looking):
 
     # Going deeper
 
-    def deepen(self, strategy: str = "preserving", to: Budget | None = None) -> None:
+    def deepen(self, strategy: StrategyName = "preserving", to: Budget | None = None) -> None:
         """Go on with a larger max_budget: eta times the current one, or `to`.
 
         What was evaluated is re-used. `to` may be any max_budget * eta**j; one where this study
@@ -344,7 +344,7 @@ class Study(Looking):
         if max(keys)[0] >= len(budgets):  # ahead, in the next run's new bracket
             budgets = state.coming.job_budgets(state.created.integer_budgets)
         return [
-            Job(bracket, index, rung, budgets[rung], dict(configs[bracket][index]), study)
+            Job(bracket, index, rung, budgets[rung], own_copy(configs[bracket][index]), study)
             for bracket, index, rung in keys
         ]
 
@@ -367,3 +367,23 @@ class Study(Looking):
         if self.learns and index >= len(self._state.configs[bracket]):
             raise JobError(bracket, index, rung, "its config is not drawn yet: ask for it first.")
         return bracket, index, rung
+
+
+def _pair(given: object) -> tuple[Job, object]:
+    """A (job, result). Nothing is caught here: what the user's own iterators raise is theirs."""
+    if type(given) is tuple and len(given) == 2:  # nearly always
+        return given
+    pair = tuple(islice(_iterable(given), 3))
+    if len(pair) != 2:
+        raise _no_pairs(given)
+    return pair
+
+
+def _iterable(given: object) -> Iterable[Any]:
+    if not isinstance(given, Iterable):
+        raise _no_pairs(given)
+    return given
+
+
+def _no_pairs(given: object) -> InputError:
+    return InputError(f"tell_all takes pairs, [(job, result), ...], and was given {shown(given)}.")

@@ -27,6 +27,7 @@ from deepband.cli.text import describe, describe_forecasts, describe_status, say
 from deepband.errors import InputError
 from deepband.forecast import forecast
 from deepband.outbox import Outbox
+from deepband.strategies import StrategyName
 
 
 @main.command()
@@ -78,7 +79,7 @@ def plan(
 @study_argument
 @deepening_options
 @json_option
-def quote(study: Path, strategy: str, to: float | None, as_json: bool) -> None:
+def quote(study: Path, strategy: StrategyName, to: float | None, as_json: bool) -> None:
     """What deepening would re-use, add and cost."""
     quoted = open_existing(study).quote(strategy, to)
     (say_json if as_json else say)(quoted)
@@ -105,7 +106,7 @@ def status(study: Path, as_json: bool) -> None:
         say(f"study    {study}, {opened.objective or 'no objective named'}")
         say(describe_status(state))
         say("")
-        say(describe(opened.best))
+        say(describe(report.best(opened.state)))
 
 
 @main.command()
@@ -115,7 +116,7 @@ def status(study: Path, as_json: bool) -> None:
 def best(study: Path, rung: int | None, as_json: bool) -> None:
     """The best evaluation so far."""
     opened = open_existing(study)
-    found = opened.best if rung is None else opened.best_at(rung)
+    found = report.best(opened.state) if rung is None else report.best_at(opened.state, rung)
     if as_json:
         say_json(found)
     else:

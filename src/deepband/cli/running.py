@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 import deepband
+from deepband import report
 from deepband.automatic import AUTO, Automatic, read_automatic
 from deepband.checkpoints import KEEP, read_keep, retraining_cost, superfluous
 from deepband.cli.group import (
@@ -26,7 +27,7 @@ from deepband.cli.text import describe, say, say_json
 from deepband.errors import InputError
 from deepband.quote import OUTSIDE
 from deepband.samplers import SAMPLERS
-from deepband.strategies import FRUGAL, NAMES
+from deepband.strategies import FRUGAL, NAMES, StrategyName
 from deepband.study import Study
 
 
@@ -75,9 +76,9 @@ def run(
     first_failures: int | None,
     max_seconds: float | None,
     max_cost: float | None,
-    deepen: str | None,
+    deepen: Literal["auto"] | None,
     max_budget_limit: float | None,
-    strategy: str | None,
+    strategy: StrategyName | None,
     executor: str | None,
     ahead: bool,
     ahead_limit: float | None,
@@ -134,7 +135,7 @@ def _report_end(path: Path, study: Study, automatic: Automatic | None) -> None:
     summary, limit = study.runs[-1], "--max-seconds" if automatic else "a limit"
     state = "done" if study.done else f"stopped at {limit}; run it again to go on"
     say(f"run {summary.run}, max_budget {summary.max_budget}: {state}")
-    say(describe(study.best))
+    say(describe(report.best(study.state)))
     if study.done and automatic:
         to, why = automatic.decide(study.state)
         say(why if to is None else f"{why}; but --max-seconds are over: run it again to go on")
@@ -146,7 +147,7 @@ def _report_end(path: Path, study: Study, automatic: Automatic | None) -> None:
 @main.command()
 @study_argument
 @deepening_options
-def deepen(study: Path, strategy: str, to: float | None) -> None:
+def deepen(study: Path, strategy: StrategyName, to: float | None) -> None:
     """Go on with a larger max_budget; `deepband run STUDY` then runs it."""
     with open_existing(study) as opened:
         before = len(opened.runs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deepband import hyperband, report, rows
+from deepband.costs import spent
 from deepband.facts import JobKey
 from deepband.quote import quote
 from deepband.records import Evaluation
@@ -41,7 +42,6 @@ def overview(state: State, running: frozenset[JobKey]) -> dict[str, Any]:
 def _status(state: State, cells: list[rows.CellRow], running: int) -> dict[str, Any]:
     """Where the current run stands, from the cells: cheaper than the whole of `report.status`."""
     run = state.run
-    counts = {(cell.bracket, cell.rung): cell.evaluated[-1] for cell in cells}
     return {
         "run": run.number,
         "strategy": run.strategy,
@@ -52,7 +52,7 @@ def _status(state: State, cells: list[rows.CellRow], running: int) -> dict[str, 
         "open": hyperband.open_jobs(state),
         "running": running,
         "ahead": len(state.ahead.results),
-        "spent": as_number(run.schedule.cost_of(counts)),
+        "spent": as_number(spent(state, run)),
         "left": as_number(report.cost_left(state)),
     }
 

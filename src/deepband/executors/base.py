@@ -42,7 +42,10 @@ class Executor(Protocol):
         """Take a task."""
 
     def wait(self, seconds: float) -> Sequence[Ended]:
-        """What has ended, waiting no longer than so long for anything to end."""
+        """Return what has ended, as soon as anything has, or nothing after so many seconds.
+
+        It also blocks when no task runs: the caller may be waiting for the workers of a driver that
+        died, and must not spin."""
 
     def close(self) -> None:
         """End all workers and what they started, now."""

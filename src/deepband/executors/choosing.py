@@ -48,7 +48,7 @@ def choose(
         return InlineExecutor(objective, interrupts, outbox)
     assert outbox is not None
     if given is None:
-        from deepband.executors.processes import ProcessExecutor  # loads Pebble
+        from deepband.executors.processes import ProcessExecutor  # loads cloudpickle
 
         return ProcessExecutor(objective, workers or 1, outbox, timeout)
     from deepband.executors.futures import FuturesExecutor

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from deepband.errors import InputError
+from deepband.errors import DeepbandError, InputError
 from deepband.executors.futures import Pool
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class DaskPool(Pool):
         executor = client.get_executor(pure=False, retries=0, resources=dict(resources or {}))
         super().__init__(executor, workers or 0)
         self.client = client
+        self._connection = client.scheduler_comm
+        self._address = client.scheduler.address
         _check_resources(client, resources or {})
         self._owned = owned
         self._counted, self._count_at = 0, 0.0
@@ -43,13 +45,38 @@ class DaskPool(Pool):
             return self.workers
         now = time.monotonic()
         if now >= self._count_at:
-            self._counted = sum(self.client.nthreads().values())
+            with self._connected():
+                self._counted = sum(self.client.nthreads().values())
             self._count_at = now + SECONDS_A_COUNT
         return self._counted
 
+    def check(self) -> None:
+        """Even a client that has found its scheduler again has forgotten every future."""
+        if self.client.status != "running" or self.client.scheduler_comm is not self._connection:
+            raise self._lost()
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Call the scheduler. Dask has many errors for one that does not answer."""
+        try:
+            yield
+        except Exception as error:
+            self.check()
+            if isinstance(error, OSError):  # the client has not noticed yet
+                raise self._lost() from error
+            raise
+
+    def _lost(self) -> DeepbandError:
+        return DeepbandError(
+            f"the connection to the Dask scheduler at {self._address} was lost. What was recorded "
+            "is kept. Run again to continue, on any executor: results that workers still leave in "
+            "the study's folder are taken in then."
+        )
+
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         key = f"deepband-{secrets.token_hex(8)}"
-        future = self.executor.submit(function, *arguments, key=key)
+        with self._connected():
+            future = self.executor.submit(function, *arguments, key=key)
         self._keys[future] = key
         future.add_done_callback(lambda done: self._keys.pop(done, None))
         return future
@@ -65,7 +92,9 @@ class DaskPool(Pool):
             self.client.restart_workers(alone, timeout=SECONDS_TO_RESTART, raise_for_error=False)
 
     def close(self) -> None:
-        self.executor.shutdown(wait=False)
+        with suppress(DeepbandError):
+            self.check()
+            self.executor.shutdown(wait=False)  # asks the scheduler
         if self._owned:
             self.client.close()
 

@@ -47,6 +47,9 @@ class Pool:
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         return self.executor.submit(function, *arguments)
 
+    def check(self) -> None:
+        """Raise a DeepbandError if the pool is beyond repair: no task will be answered any more."""
+
     def end(self, future: Future[Any]) -> None:
         """End a task that runs for too long, if that can be done."""
         future.cancel()
@@ -89,29 +92,43 @@ class FuturesExecutor:
         self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
         self._check_at = 0.0
         self._fault: DeepbandError | None = None
+        self._broken = False
+        """Whether the pool answers no more, though its workers may still be running tasks."""
         self._shared = False
         """Whether any worker was seen to use the study's folder."""
 
     @property
     def free(self) -> int:
         self._given_up = {future for future in self._given_up if not future.done()}
-        return max(0, self.pool.size() - len(self._pending) - len(self._given_up))
+        with self._breaks():
+            self.pool.check()
+            return max(0, self.pool.size() - len(self._pending) - len(self._given_up))
 
     def submit(self, task: Task) -> None:
         seconds = self._timeout(task.job.budget) if callable(self._timeout) else self._timeout
         check_seconds("timeout", seconds)
         token = secrets.token_hex(4)
         order = RemoteOrder(task, token, seconds, self._folder, self._probe, os.getpid())
-        try:
+        with self._breaks():
+            self.pool.check()
             future = self.pool.submit(run_remotely, self._shipped, order)
-        except (BrokenExecutor, RuntimeError) as error:  # RuntimeError: it was shut down
-            raise _broken(error) from error
         self._pending[future] = _Pending(order, time.monotonic())
         future.add_done_callback(self._done.put)
 
     def wait(self, seconds: float) -> Sequence[Ended]:
-        if self._fault is not None:
-            raise self._fault
+        end = time.monotonic() + seconds
+        while True:
+            if self._fault is not None:
+                raise self._fault
+            with self._breaks():
+                self.pool.check()
+            left = max(0.0, end - time.monotonic())
+            ended = self._answers(min(left, SECONDS_A_CHECK)) + self._overdue()
+            if ended or time.monotonic() >= end:
+                return ended
+
+    def _answers(self, seconds: float) -> list[Ended]:
+        """What the futures that are done answered, waiting so long for the first one."""
         ended = []
         with suppress(queue.Empty):
             future = self._done.get(timeout=seconds)
@@ -121,7 +138,7 @@ class FuturesExecutor:
                     with self._faults():
                         ended.append(self._answered(future, pending))
                 future = self._done.get_nowait()
-        return ended + self._overdue()
+        return ended
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -131,8 +148,22 @@ class FuturesExecutor:
         except DeepbandError as error:
             self._fault = error
 
+    @contextmanager
+    def _breaks(self) -> Iterator[None]:
+        """Note that the pool broke, and say so in words of ours."""
+        try:
+            yield
+        except DeepbandError:
+            self._broken = True
+            raise
+        except (BrokenExecutor, RuntimeError) as error:  # RuntimeError: it was shut down
+            self._broken = True
+            raise _broken(error) from error
+
     def close(self) -> None:
-        for future, pending in self._pending.items():
+        """End the tasks that run. Those of a broken pool are left to the next driver instead, as
+        if this one had died: they are out of reach, and their results are worth having."""
+        for future, pending in self._pending.items() if not self._broken else ():
             self._disown(pending)
             future.cancel()
         (self._folder / self._probe).unlink(missing_ok=True)
@@ -143,9 +174,11 @@ class FuturesExecutor:
             answer = future.result()
         except (ImportError, AttributeError, PickleError) as error:
             raise ObjectiveError([f"it cannot be loaded there: {error}"]) from error
-        except BrokenExecutor as error:  # nobody knows whose fault it was
-            raise _broken(error) from error
         except (Exception, CancelledError) as error:
+            with self._breaks():
+                self.pool.check()
+                if isinstance(error, BrokenExecutor):  # nobody knows whose fault it was
+                    raise
             return self._lost(pending, f"WorkerDied: {type(error).__name__}: {error}")
         if isinstance(answer, Refused):
             raise _refusal(answer)

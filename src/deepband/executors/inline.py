@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
@@ -33,6 +34,7 @@ class InlineExecutor:
     def wait(self, seconds: float) -> Sequence[Ended]:
         task, self._task = self._task, None
         if task is None:
+            time.sleep(seconds)
             return []
         with ExitStack() as stack:
             if self.outbox:

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -74,9 +74,8 @@ def _run_shared(objective: Objective, order: RemoteOrder) -> Attempt:
     if place.exists():
         raise RanTwiceError(f"{place} is there already")
     with outbox.hold(key, order.token, order.seconds), beating(place):
-        attempt = perform(objective, order.task, interruptible=False, wanted=place.exists)
-        with suppress(OSError):  # a full disk: the driver still gets the result itself
-            outbox.put(attempt, order.token)
+        attempt = perform(objective, order.task, interruptible=False)
+        outbox.leave(attempt, order.token)
     return attempt
 
 

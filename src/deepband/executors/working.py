@@ -14,10 +14,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import FileIO
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import cloudpickle
 
+from deepband.executors.descendants import VARIABLE, end_descendants
 from deepband.objective import Objective, Task, perform
 from deepband.outbox import Outbox
 from deepband.plain_files import create_file
@@ -32,6 +34,7 @@ class _Worker:
     """What this process is told when it starts."""
 
     shipped: bytes
+    mark: str
 
 
 _worker = _Worker()
@@ -49,30 +52,57 @@ class Order:
     """The folder of the study."""
 
 
-def begin(shipped: bytes, environment: Mapping[str, str], folder: str) -> None:
+def serve(
+    pipe: Connection,
+    shipped: bytes,
+    environment: Mapping[str, str],
+    folder: str,
+    mark: str,
+    loads: bool,
+) -> None:
+    """Carry out orders until nobody is there to give any. The answer to each is an attempt, or a
+    text that says why the objective cannot be loaded."""
+    begin(shipped, environment, folder, mark)
+    if loads:
+        with suppress(BaseException):  # said again with the first order
+            _objective()
+    with suppress(EOFError, OSError):
+        while True:
+            pipe.send(work(pipe.recv()))
+
+
+def begin(shipped: bytes, environment: Mapping[str, str], folder: str, mark: str) -> None:
     """Start a worker: a process group of its own, so that all it starts can be ended with it, and
     otherwise as the driver is now."""
     os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.environ.clear()
     os.environ.update(environment)
+    os.environ[VARIABLE] = mark
     os.chdir(folder)
-    _worker.shipped = shipped
+    _worker.shipped, _worker.mark = shipped, mark
     threading.Thread(target=_end_with_driver, daemon=True).start()
 
 
-def work(order: Order) -> tuple[int, Attempt]:
-    """Run a task and leave its result in the outbox before returning it, with who ran it."""
+def work(order: Order) -> Attempt | str:
+    """Run a task and leave its result in the outbox before returning it."""
+    outbox, key = Outbox(order.folder), order.task.job.key
     _busy.set()
     try:
-        outbox, key = Outbox(order.folder), order.task.job.key
         with outbox.hold(key, order.token, order.seconds):
             if not _driver_lives():  # it died before the job was seen to run
                 os._exit(0)  # so that the next driver does not know of it, and offers it again
             with capped_output(outbox.output_file(key)):
-                attempt = perform(_objective(), order.task, interruptible=False)
-            with suppress(OSError):  # a full disk: the driver still gets the result itself
-                outbox.put(attempt, order.token)
-        return os.getpid(), attempt
+                try:
+                    objective = _objective()
+                except Exception as error:
+                    return f"{type(error).__name__}: {error}"
+                attempt = perform(objective, order.task, interruptible=False)
+            outbox.leave(attempt, order.token)
+        return attempt
+    except OSError as error:  # the job could not even be held: a full disk, say
+        return Attempt(order.task.job, None, f"{type(error).__name__}: {error}", environment=True)
     finally:
         _busy.clear()
 
@@ -96,6 +126,7 @@ def _end_with_driver() -> None:
     its result is written."""
     while _driver_lives() or _busy.is_set():
         time.sleep(0.2)
+    end_descendants(os.getpid(), _worker.mark)
     os.killpg(0, signal.SIGKILL)
 
 
@@ -140,9 +171,11 @@ def _copy(reader: int, file: FileIO, path: Path, done: threading.Event) -> None:
     """Copy a pipe to a file: the first half of what is kept as it comes, the rest as a tail."""
     half = MOST_OUTPUT // 2
     written, left_out, tail = 0, 0, b""
+    arrivals = select.poll()  # select itself fails on descriptors from 1024 on
+    arrivals.register(reader, select.POLLIN | select.POLLHUP)
     with file:
         while True:
-            ready, _, _ = select.select([reader], [], [], 0.1)
+            ready = arrivals.poll(100)
             if not ready and done.is_set():
                 break
             chunk = os.read(reader, 65536) if ready else b""

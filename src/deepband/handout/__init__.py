@@ -75,7 +75,7 @@ def _contents(study: Study) -> dict[str, Any]:
         "plan": report.plan(study.state),
         "runs": study.runs,
         "quotes": _quotes(study),
-        "best": study.best,
+        "best": report.best(study.state),
         "leaders": [_line(each) for each in _leaders(study)],
         "kinds": Counter(kind_of_failure(each) for each in failures).most_common(),
         "failures": [_failure(each) for each in failures[:MOST_FAILURES]],
@@ -91,7 +91,7 @@ def _quotes(study: Study) -> list[Quote]:
 
 def _leaders(study: Study) -> list[Evaluation]:
     """The best of the highest rung that has a finite loss."""
-    top = study.best_at()
+    top = report.best_at(study.state)
     if top is None:
         return []
     found = rows.on_rung(study.state, top.rung)[:MOST_BEST]

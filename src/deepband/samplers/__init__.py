@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Literal, TypeAlias
 
 from deepband.errors import InputError, UnknownNameError, shown
 from deepband.samplers.base import Sampler
 from deepband.samplers.learning import Learning, check_installed
 from deepband.samplers.uniform import CHUNK, Uniform
 
-__all__ = ["GROUP", "SAMPLERS", "Sampler", "Uniform", "make_sampler"]
+__all__ = ["GROUP", "SAMPLERS", "Sampler", "SamplerName", "Uniform", "make_sampler"]
 
+SamplerName: TypeAlias = Literal["uniform", "tpe", "forest", "de", "prior"]
+"""The samplers that come with deepband."""
 GROUP = 8
 """So many configs a sampler that learns draws together."""
 

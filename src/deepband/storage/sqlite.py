@@ -1,9 +1,9 @@
-"""Facts in an SQLite file: a study that lasts.
+"""Facts in an SQLite file: a study that is persistent.
 
 A study is the file `mlp.study` and the folder `mlp.study.files`. One driver writes: it holds an
 operating-system lock on a side file, which ends with its process however it dies. Every commit
 is on the disk before `append` returns (rollback journal, synchronous EXTRA). Readers need no
-lock. Nothing in here executes what it reads.
+lock. Nothing in here executes what it reads, and nothing is written to a file that is damaged.
 """
 
 from __future__ import annotations
@@ -12,41 +12,44 @@ import json
 import os
 import socket
 import sqlite3
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 
 from deepband import plain_files
-from deepband.errors import HeldError, StorageError, TornError, shown
+from deepband.errors import GoneError, HeldError, StorageError, TornError
 from deepband.facts import Fact, JobReleased, JobsStarted
 from deepband.state import State
 from deepband.storage import codec
+from deepband.storage.complaints import complaints
+from deepband.storage.connections import connect, patiently, read_path, sync_folder
+from deepband.storage.inspection import check_ours, check_whole, problems
+from deepband.storage.schema import FORMAT, SCHEMA, format_of, upgrade
 from deepband.storage.sidecars import check_name, check_sides
-
-BUSY_SECONDS = 30.0
-_FOREIGN = "SELECT count(*) FROM sqlite_master WHERE type IN ('view', 'trigger')"
-"""Code that would run whenever a study is read or written."""
 
 
 class SqliteStorage:
-    """The facts of one study in one file."""
+    """The facts of one study in one file. For one thread at a time."""
 
     def __init__(self, path: str | os.PathLike[str], looks_only: bool = False) -> None:
-        self.path = _read_path(path)
+        self.path = read_path(path)
         self._looks_only = looks_only
         self.files = plain_files.files_folder(self.path)
         self._lock = FileLock(
             self.files / "lock", timeout=0, thread_local=False, fallback_to_soft=False
         )
         self._connection: sqlite3.Connection | None = None
+        self._end: weakref.finalize[[sqlite3.Connection, int], SqliteStorage] | None = None
+        """Closes the connection, also that of a study which nobody closed."""
+        self._identity: tuple[int, int] | None = None
+        """The file that the connection writes to, whatever has its path by now."""
         self._process = os.getpid()
-        self._commits = 0
-        """How many commits the study had when it was last read or written by us."""
+        self._head: codec.Head | None = None
+        """The row of the study when it was last read or written by us."""
         self._stale = False
         """Whether a commit failed, so that nobody knows without looking what the file holds."""
 
@@ -59,36 +62,46 @@ class SqliteStorage:
         except TornError:  # if a driver lives, it has rolled it back already
             if self._looks_only:
                 raise
-        with self._complaints():
-            self._roll_back()
+        with complaints(self.path):
+            patiently(self.path, self._roll_back)
         return self._read()
 
     def news(self, state: State) -> list[Fact] | None:
         """The facts that a state, made of what was last read here, does not have yet. None when it
         must be made again, because some of what it has was taken back or is not known to be."""
         with self._reading() as connection:
-            commits = _commits(connection)
-            if not codec.is_grown(connection, state.created.study, self._commits):
+            row = codec.head(connection)
+            known = self._head or row
+            commit, contents = known["commits"], known["contents"]
+            if not codec.is_grown(row, state.created.study, commit):
                 return None
-            if commits == self._commits:
+            if row["commits"] == commit:
                 return []
-            if _format(connection) < 2:  # it does not say what came when
+            if contents is None:  # read in an older format, which does not say what is new
                 return None
-            last = codec.read_commit(connection, self._commits)
+            last = codec.read_commit(connection, commit)
             if any(state.result(*told[:3]) != told for told in last):  # a backup that went on
                 return None
             drawn = [len(configs) for configs in state.configs]
-            news = list(codec.read_since(connection, self._commits, len(state.runs), drawn))
-            self._commits = commits
-            return news
+            news = codec.read_since(connection, commit, contents, len(state.runs), drawn)
+            found = list(news)
+            self._head = row
+            return found
 
     def summary(self) -> codec.Summary:
         """The study in a few numbers, without reading all of it."""
         with self._reading() as connection:
             return codec.summary(connection)
 
+    def problems(self) -> list[str]:
+        """What is wrong with the file; nothing, if it is whole. Nothing is changed."""
+        with self._reading() as connection:
+            return problems(connection)
+
     def lock(self) -> bool:
         self._check_process()
+        if self._lost() is not None:
+            return False  # nothing to lock, nor to load again: `append` raises
         if self._connection is not None:
             stale, self._stale = self._stale, False
             return stale
@@ -97,36 +110,32 @@ class SqliteStorage:
         if not self.path.exists():
             return False
         try:
-            with self._complaints():
-                self._connection = self._connect("rw")
-                self._check_ours(self._connection, writing=True)
-                if _format(self._connection) == 1:
-                    self._connection.executescript(f"BEGIN IMMEDIATE; {codec.FROM_1} COMMIT;")
-                return _commits(self._connection) != self._commits
+            with complaints(self.path):
+                return patiently(self.path, self._take_over)
         except BaseException:
             self.close()
             raise
 
     def append(self, facts: Sequence[Fact]) -> None:
+        self._check_process()
+        self._check_there()
         durable = [fact for fact in facts if not isinstance(fact, JobsStarted | JobReleased)]
         if not durable:
             return
-        self._check_process()
         try:
-            with self._complaints():
-                if self._connection is None:
+            with complaints(self.path, "Nothing of the last step was kept."):
+                if (connection := self._connection) is None:
                     self._create(durable)
                 else:
-                    self._commit(self._connection, durable)
-        except BaseException:
+                    self._head = patiently(self.path, lambda: self._commit(connection, durable))
+        except BaseException as error:
             self._stale = True
+            if isinstance(error, StorageError):
+                self._check_there(error)
             raise
-        self._commits += 1
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._let_go()
         self._lock.release()
 
     @property
@@ -162,11 +171,26 @@ class SqliteStorage:
                 self.path, "was opened by another process, which this one was forked from."
             )
 
+    def _lost(self) -> str | None:
+        """What happened to the file since it was opened, if it is not there any more."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return "was moved or deleted" if self._head else None
+        if self._identity is not None and self._identity != (found.st_dev, found.st_ino):
+            return "was replaced by another file"
+        return None
+
+    def _check_there(self, cause: BaseException | None = None) -> None:
+        problem = self._lost()
+        if problem is not None:
+            raise GoneError(self.path, problem) from cause
+
     def _read(self) -> list[Fact]:
         with self._reading() as connection:
-            commits = _commits(connection)
+            row = codec.head(connection)
             facts = list(codec.read(connection))
-            self._commits = commits
+            self._head = row
             return facts
 
     @contextmanager
@@ -175,63 +199,64 @@ class SqliteStorage:
         self._check_path()
         if not self.path.exists():
             raise StorageError(self.path, "is gone.")
-        with self._complaints(), closing(self._connect("ro")) as connection:
-            connection.execute("BEGIN")
-            self._check_ours(connection, writing=False)
-            try:
+        with complaints(self.path, journal=self._journal):
+            snapshot = patiently(self.path, self._snapshot, gives_up=self._looks_only)
+            with closing(snapshot) as connection:
                 yield connection
-            except (sqlite3.Error, StorageError):
-                raise
-            except Exception as error:
-                raise StorageError(self.path, f"is damaged: {error!r}.") from error
+
+    def _snapshot(self) -> sqlite3.Connection:
+        """A connection that reads the file as it is at one moment."""
+        connection = connect(self.path, "ro")
+        try:
+            connection.execute("BEGIN")
+            check_ours(connection, self.path, writing=False)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _roll_back(self) -> None:
         held = self._lock.is_locked
         self._acquire()
         try:
-            with closing(self._connect("rw")) as connection:
+            with closing(connect(self.path, "rw")) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         finally:
             if not held:
                 self._lock.release()
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
-        uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+    def _take_over(self) -> bool:
+        """Connect to write, and return whether the study changed since it was read."""
+        connection = self._hold(connect(self.path, "rw"))
         try:
-            connection.execute("PRAGMA trusted_schema = OFF")
-            connection.execute("PRAGMA synchronous = EXTRA")
-        except sqlite3.Error:
-            connection.close()
+            check_ours(connection, self.path, writing=True)
+            with _transaction(connection):
+                check_whole(connection)
+                if format_of(connection) < FORMAT:
+                    upgrade(connection)
+                row = codec.head(connection)
+            if self._head is not None and row["study"] != self._head["study"]:
+                raise GoneError(self.path, "was replaced by another study")
+        except BaseException:
+            self._let_go()
             raise
+        if self._head is None or row["commits"] != self._head["commits"]:
+            return True
+        self._head = row  # with checksums, if it had none
+        return False
+
+    def _hold(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """Keep the connection to write with, until it is closed or this object is gone."""
+        found = os.stat(self.path)
+        self._identity = found.st_dev, found.st_ino
+        self._connection = connection
+        self._end = weakref.finalize(self, _close, connection, self._process)
         return connection
 
-    def _check_ours(self, connection: sqlite3.Connection, writing: bool) -> None:
-        """Refuse a file that is not a whole study, or that may not be written."""
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        size = self.path.stat().st_size
-        if size == 0:
-            raise StorageError(self.path, "is empty, not a study. Delete it or give another path.")
-        if application != codec.APPLICATION:
-            raise StorageError(self.path, "is an SQLite file, but not a deepband study.")
-        (page,) = connection.execute("PRAGMA page_size").fetchone()
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        if size != page * pages:
-            raise StorageError(
-                self.path, f"is damaged: it should have {page * pages} bytes and has {size}."
-            )
-        (foreign,) = connection.execute(_FOREIGN).fetchone()
-        if foreign:
-            raise StorageError(
-                self.path, "has views or triggers, which no study has: it was not made by deepband."
-            )
-        version = _format(connection)
-        if writing and version > codec.FORMAT:
-            raise StorageError(
-                self.path,
-                f"was written by a newer deepband (format {version}; this one writes "
-                f"{codec.FORMAT}). It can be read, but not written: update deepband.",
-            )
+    def _let_go(self) -> None:
+        if self._end is not None:
+            self._end()
+        self._connection = self._end = self._identity = None
 
     def _create(self, facts: Sequence[Fact]) -> None:
         """Make the file whole beside its place, then put it there: it exists with its first
@@ -241,29 +266,22 @@ class SqliteStorage:
             leftover.unlink(missing_ok=True)
         with closing(sqlite3.connect(made, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = EXTRA")
-            connection.executescript(codec.SCHEMA)
-            self._commit(connection, facts)
+            connection.executescript(SCHEMA)
+            head = self._commit(connection, facts)
         os.rename(made, self.path)
-        _sync_folder(self.path.parent)
-        self._connection = self._connect("rw")
+        sync_folder(self.path.parent)
+        self._hold(connect(self.path, "rw"))
+        self._head = head
 
-    def _commit(self, connection: sqlite3.Connection, facts: Sequence[Fact]) -> None:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            for fact in facts:
-                codec.write(connection, fact, self._commits + 1)
-            counted = connection.execute(
-                "UPDATE studies SET commits = commits + 1 WHERE commits = ?", (self._commits,)
-            )
-            if counted.rowcount != 1:
+    def _commit(self, connection: sqlite3.Connection, facts: Sequence[Fact]) -> codec.Head:
+        """Write facts, and return the new row of the study."""
+        with _transaction(connection):
+            head = codec.write(connection, facts, self._head)
+            if head is None:
                 raise StorageError(
                     self.path, "was changed by somebody else, against the lock. Open it again."
                 )
-            connection.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            raise
+            return head
 
     def _acquire(self) -> None:
         try:
@@ -285,45 +303,18 @@ class SqliteStorage:
             return {}
         return holder if isinstance(holder, dict) else {}
 
-    @contextmanager
-    def _complaints(self) -> Iterator[None]:
-        """Say what an error of SQLite means for the study."""
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            if "no such" in str(error):
-                raise StorageError(self.path, f"is damaged: {error}.") from error
-            if self._connection is None and "readonly" in str(error) and self._journal.exists():
-                raise TornError(self.path) from error
-            kept = "" if self._connection is None else " Nothing of the last step was kept."
-            raise StorageError(self.path, f"cannot be used now: {error}.{kept}") from error
-        except sqlite3.DatabaseError as error:
-            raise StorageError(self.path, f"is not a whole study file: {error}.") from error
-        except OSError as error:
-            raise StorageError(self.path, f"cannot be used now: {error}.") from error
 
-
-def _read_path(given: Any) -> Path:
-    """The place of a study, whatever folder becomes the current one later."""
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Write all of what is done within, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
     try:
-        text = os.fspath(given)
-        path = Path(os.path.abspath(text))
-        str(path).encode()
-        path.is_symlink()
-    except (TypeError, ValueError, OSError) as error:
-        raise StorageError(shown(given), f"is no path for a study: {error}.") from error
-    if not isinstance(text, str) or not path.name or text.endswith("/") or "\0" in text:
-        raise StorageError(shown(given), "is no path for a study: give one such as 'mlp.study'.")
-    return path
-
-
-def _commits(connection: sqlite3.Connection) -> int:
-    row = connection.execute("SELECT commits FROM studies").fetchone()
-    return int(row[0])
-
-
-def _format(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _write_new(folder: Path, name: str, content: bytes) -> None:
@@ -331,10 +322,8 @@ def _write_new(folder: Path, name: str, content: bytes) -> None:
         file.write(content)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a rename in a folder last."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _close(connection: sqlite3.Connection, process: int) -> None:
+    """Close a connection in the process that opened it: a forked child must not, since that would
+    roll back a commit of its parent."""
+    if os.getpid() == process:
+        connection.close()

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from fractions import Fraction
-from typing import NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,10 +23,10 @@ from deepband.records import Evaluation, Job
 from deepband.report import RunSummary
 from deepband.samplers.uniform import CHUNK, Uniform
 from deepband.space import Space
-from deepband.strategies import STRATEGIES
+from deepband.strategies import STRATEGIES, StrategyName
 from deepband.study import Study
 
-IH = "ih"
+IH: Final = "ih"
 """Infinite-horizon Hyperband: from scratch with each larger max_budget."""
 METHODS = (IH, *STRATEGIES)
 Course: TypeAlias = tuple[Fraction, ...]
@@ -115,7 +115,7 @@ class Walk:
 
     def __init__(self, draws: Draws, eta: int, course: Course, seed: int) -> None:
         self.draws, self.eta, self.course, self.seed = draws, eta, course, seed
-        self.method = IH
+        self.method: StrategyName | Literal["ih"] = IH
         self.runs: list[RunSummary] = []
         """Those of studies that were left behind."""
         self.best = -math.inf
@@ -186,9 +186,8 @@ class Walk:
         )
 
 
-def _value(best: Evaluation | None) -> float:
-    """The accuracy of the best, which is always there: surrogates do not fail."""
-    assert best is not None
+def _value(best: Evaluation) -> float:
+    """The accuracy of the best."""
     assert best.value is not None
     return best.value
 

@@ -6,7 +6,7 @@ Each function returns plain numbers, so that a figure can be checked without loo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -16,7 +16,7 @@ from deepband.benchmarks.paper.comparing import Columns, groups, paired, select
 from deepband.benchmarks.paper.courses import IH, METHODS
 from deepband.facts import Config
 from deepband.schedule import Cell, Schedule
-from deepband.strategies import STRATEGIES
+from deepband.strategies import STRATEGIES, StrategyName
 from deepband.theory import discarding_fraction, efficient_fraction
 
 Panel: TypeAlias = tuple[str, int]
@@ -49,11 +49,14 @@ def budgets(results: Columns) -> dict[Panel, dict[str, list[float]]]:
     }
 
 
-FRACTIONS = {"efficient": efficient_fraction, "discarding": discarding_fraction}
+FRACTIONS: dict[StrategyName, Callable[..., Fraction]] = {
+    "efficient": efficient_fraction,
+    "discarding": discarding_fraction,
+}
 """Theorem 2 a), and b), which is the bound of preserving too."""
 
 
-def pulls(strategy: str, eta: int, tops: range = range(4, 13, 2)) -> dict[int, Points]:
+def pulls(strategy: StrategyName, eta: int, tops: range = range(4, 13, 2)) -> dict[int, Points]:
     """Theorem 2: at most this fraction of a rerun's pulls against s, a curve for each R.
 
     R = eta**top for each of the tops, n and n_old are the start sizes that Hyperband gives a
@@ -62,7 +65,7 @@ def pulls(strategy: str, eta: int, tops: range = range(4, 13, 2)) -> dict[int, P
     return {eta**top: [_bound(strategy, eta, top, s) for s in range(1, top + 1)] for top in tops}
 
 
-def _bound(strategy: str, eta: int, top: int, s: int) -> tuple[float, float]:
+def _bound(strategy: StrategyName, eta: int, top: int, s: int) -> tuple[float, float]:
     now, before = (Schedule(eta, Fraction(1), each) for each in (top, top - 1))
     n, n_old = (schedule.start_size(top - s) for schedule in (now, before))
     fraction = FRACTIONS[strategy](n, n_old, eta**top, s, eta)
@@ -85,7 +88,7 @@ SHOWN = Schedule.of(eta=2, min_budget=1, max_budget=8)
 """The schedule whose deepening is shown."""
 
 
-def deepening(strategy: str) -> Mapping[Cell, CellCount]:
+def deepening(strategy: StrategyName) -> Mapping[Cell, CellCount]:
     """A deepening of a small study, cell by cell: what was taken over and what was new."""
     study = open_study(
         space={"good": (0.0, 1.0), "slow": (0.0, 1.0)},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from deepband.errors import BudgetError, InputError, SpaceError, shown
 from deepband.schedule import Budget, Schedule, as_number, read_budget
 from deepband.space import Space
+from deepband.strategies import StrategyName
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -64,7 +65,7 @@ class Exported:
     eta: int
     min_budget: Fraction
     max_budgets: tuple[Fraction, ...]
-    strategies: tuple[str | None, ...]
+    strategies: tuple[StrategyName | None, ...]
     seed: int
     integer_budgets: bool
     space: Space | None

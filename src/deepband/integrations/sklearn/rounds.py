@@ -8,10 +8,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from deepband import report
 from deepband.errors import InputError
 from deepband.integrations.sklearn.resources import Resource
 from deepband.integrations.sklearn.tables import kept_columns
 from deepband.records import Job
+from deepband.strategies import StrategyName
 from deepband.study import Study
 
 Evaluate = Callable[..., dict[str, Any]]
@@ -25,7 +27,7 @@ class Rounds:
     resource: Resource
     cv: Any
     metric: str
-    strategy: str
+    strategy: StrategyName
     to: float
     succeeded: bool = False
     failure: ValueError | None = None
@@ -59,7 +61,9 @@ class Rounds:
         try:
             results = evaluate(candidates, cv=self.resource.splitter(self.cv, batch[0]))
         except ValueError as error:
-            if self.study.best is None or not str(error).lstrip().startswith("All the"):
+            if report.best(self.study.state) is None or not str(error).lstrip().startswith(
+                "All the"
+            ):
                 raise
             self.failure = error
             return [error] * len(batch)

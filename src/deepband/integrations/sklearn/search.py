@@ -24,8 +24,10 @@ from deepband.integrations.sklearn.rounds import Rounds
 from deepband.integrations.sklearn.same import whole
 from deepband.opening import Settings, check_same, open_study, reopen
 from deepband.report import Plan, plan, plan_of
+from deepband.samplers import SamplerName
 from deepband.schedule import Schedule
 from deepband.storage import MemoryStorage
+from deepband.strategies import StrategyName
 from deepband.study import Study
 
 
@@ -60,8 +62,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         factor: int = 3,
         min_resources: Any = "smallest",
         max_resources: Any = "auto",
-        strategy: str = "preserving",
-        sampler: str | None = None,
+        strategy: StrategyName = "preserving",
+        sampler: SamplerName | None = None,
         warm_start: bool = False,
         cv: Any = None,
         scoring: Any = None,
@@ -106,7 +108,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         X: Any,
         y: Any = None,
         *,
-        strategy: str | None = None,
+        strategy: StrategyName | None = None,
         max_resources: int | None = None,
         **params: Any,
     ) -> DeepbandSearchCV:
@@ -232,7 +234,9 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
                 f"there are {_num_samples(X)} samples, and max_resources would be {wanted}."
             )
 
-    def _search(self, study: Study, X: Any, y: Any, params: Any, strategy: str, to: float) -> None:
+    def _search(
+        self, study: Study, X: Any, y: Any, params: Any, strategy: StrategyName, to: float
+    ) -> None:
         """Run the study to its end, at `to`, and tell what it found."""
         metric, created = self._metric(), study.state.created
         if self.resource in study.space.configspace:

@@ -1,0 +1,91 @@
+"""Connections to a study file: opened safely, and patient with programs that lock it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from deepband import interrupts
+from deepband.errors import BusyWarning, StorageError, show_warning, shown
+
+BUSY_SECONDS = 30.0
+"""How long another program may lock the file before the user hears of it."""
+SECONDS_A_TRY = 0.2
+"""How long SQLite itself waits for a lock: it does not notice Ctrl-C meanwhile."""
+
+Result = TypeVar("Result")
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection that any thread may use, one at a time, and that never creates the file."""
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        timeout=SECONDS_A_TRY,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA synchronous = EXTRA")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def patiently(path: Path, action: Callable[[], Result], gives_up: bool = False) -> Result:
+    """What an action returns, repeated for as long as another program locks the file. The user
+    is told once, and can interrupt the wait. An action that finds the lock must undo itself, so
+    that readers are let in between two attempts."""
+    start, warned = time.monotonic(), False
+    while True:
+        try:
+            return action()
+        except sqlite3.OperationalError as error:
+            late = time.monotonic() - start >= BUSY_SECONDS
+            if not _is_busy(error) or (late and gives_up):
+                raise
+        if late and not warned:
+            show_warning(
+                f"{path} is locked by another program, such as a backup or an open sqlite3 "
+                "shell. Nothing is lost; waiting until it is released. To stop instead, press "
+                "Ctrl-C (twice during optimize).",
+                BusyWarning,
+            )
+            warned = True
+        interrupts.check()
+        time.sleep(SECONDS_A_TRY)
+
+
+def read_path(given: Any) -> Path:
+    """The absolute path of a study, whatever the current folder is later."""
+    try:
+        text = os.fspath(given)
+        path = Path(os.path.abspath(text))
+        str(path).encode()
+        path.is_symlink()
+    except (TypeError, ValueError, OSError) as error:
+        raise StorageError(shown(given), f"is not a valid study path: {error}.") from error
+    if not isinstance(text, str) or not path.name or text.endswith("/") or "\0" in text:
+        raise StorageError(shown(given), "is not a valid study path: give one like 'mlp.study'.")
+    return path
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename within a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its extension
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

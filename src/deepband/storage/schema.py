@@ -1,0 +1,134 @@
+"""The tables of a study file, the version of their format, and how older files are upgraded.
+
+Format 1 had neither origins nor the numbers of commits, format 2 no checksums. Files of both are
+read as they are; the first write upgrades them. A newer format may add tables and columns, but
+keeps the meaning of those that are here, checksums included: its files can be read, not written.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from deepband.storage.checksums import Row, checksum
+
+FORMAT = 3
+APPLICATION = 0x44454550  # "DEEP"
+
+SCHEMA = f"""
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE studies (
+    study TEXT PRIMARY KEY,
+    eta INTEGER NOT NULL,
+    min_budget TEXT NOT NULL,
+    max_budget TEXT NOT NULL,
+    seed TEXT NOT NULL,
+    maximize INTEGER NOT NULL,
+    integer_budgets INTEGER NOT NULL,
+    sampler TEXT NOT NULL,
+    chunk INTEGER NOT NULL,
+    space TEXT NOT NULL,
+    objective TEXT,
+    created TEXT NOT NULL,
+    commits INTEGER NOT NULL,
+    reopened INTEGER NOT NULL, -- the last commit that took evaluations back
+    contents INTEGER NOT NULL, -- the sum of the checksums of all rows of the other tables
+    checksum INTEGER NOT NULL
+) STRICT;
+CREATE TABLE runs (
+    run INTEGER PRIMARY KEY,
+    max_budget TEXT NOT NULL,
+    strategy TEXT,
+    started TEXT NOT NULL,
+    checksum INTEGER NOT NULL
+) STRICT;
+CREATE TABLE configs (
+    bracket INTEGER NOT NULL,
+    "index" INTEGER NOT NULL,
+    config TEXT NOT NULL,
+    origin TEXT, -- of one that the sampler did not draw
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (bracket, "index")
+) STRICT, WITHOUT ROWID;
+CREATE TABLE evaluations (
+    bracket INTEGER NOT NULL,
+    "index" INTEGER NOT NULL,
+    rung INTEGER NOT NULL,
+    run INTEGER NOT NULL, -- one beyond the last of runs for what is ahead
+    loss REAL,
+    error TEXT,
+    metrics TEXT,
+    seconds REAL,
+    resumed_from INTEGER,
+    curve TEXT,
+    finished TEXT NOT NULL,
+    commits INTEGER NOT NULL, -- the commit that it came with
+    origin TEXT, -- of one that was made elsewhere
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (bracket, "index", rung),
+    FOREIGN KEY (bracket, "index") REFERENCES configs (bracket, "index")
+) STRICT, WITHOUT ROWID;
+CREATE INDEX evaluations_by_commit ON evaluations (commits);
+"""
+FROM_1 = """
+ALTER TABLE studies ADD COLUMN reopened INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE evaluations ADD COLUMN commits INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE evaluations ADD COLUMN origin TEXT;
+ALTER TABLE configs ADD COLUMN origin TEXT;
+CREATE INDEX evaluations_by_commit ON evaluations (commits);
+"""
+FROM_2 = """
+ALTER TABLE studies ADD COLUMN contents INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE studies ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE configs ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE evaluations ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = 3;
+"""
+
+COLUMNS = {
+    "studies": "study eta min_budget max_budget seed maximize integer_budgets sampler chunk space "
+    "objective created commits reopened contents",
+    "runs": "run max_budget strategy started",
+    "configs": "bracket index config origin",
+    "evaluations": "bracket index rung run loss error metrics seconds resumed_from curve origin "
+    "finished commits",
+}
+"""What the checksum of a row covers, in this order: every column but itself."""
+LISTED = {
+    table: ", ".join(f'"{name}"' for name in names.split()) for table, names in COLUMNS.items()
+}
+"""The same as SQL."""
+KEYS = {"runs": 1, "configs": 2, "evaluations": 3}
+"""How many of these columns are the primary key, of every table but `studies`."""
+
+
+def format_of(connection: sqlite3.Connection) -> int:
+    """The version of a file's format."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Bring an older file to this format, within the current transaction."""
+    script = FROM_2 if format_of(connection) == 2 else FROM_1 + FROM_2
+    for statement in filter(str.strip, script.split(";")):
+        connection.execute(statement)
+    contents = sum(_add_checksums(connection, table) for table in KEYS)
+    connection.execute("UPDATE studies SET contents = ?", (contents,))
+    seal(connection)
+
+
+def seal(connection: sqlite3.Connection) -> Row:
+    """Give the row of the study the checksum of what it holds now, and return it."""
+    (row,) = connection.execute(f"SELECT {LISTED['studies']} FROM studies")
+    connection.execute("UPDATE studies SET checksum = ?", (checksum("studies", row),))
+    return tuple(row)
+
+
+def _add_checksums(connection: sqlite3.Connection, table: str) -> int:
+    """Give every row of a table its checksum, and return their sum."""
+    rows = connection.execute(f"SELECT {LISTED[table]} FROM {table}").fetchall()
+    where = " AND ".join(f"{name} = ?" for name in LISTED[table].split(", ")[: KEYS[table]])
+    sums = [(checksum(table, row), *row[: KEYS[table]]) for row in rows]
+    connection.executemany(f"UPDATE {table} SET checksum = ? WHERE {where}", sums)
+    return sum(each for each, *_ in sums)

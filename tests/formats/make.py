@@ -1,0 +1,47 @@
+"""Writes a study file in the format of the deepband that runs this, and what it holds.
+
+    python tests/formats/make.py
+
+Run it once, with the last version that writes a format, and keep what it made.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import deepband
+from deepband.export import jsonl
+from deepband.storage.schema import FORMAT
+
+HERE = Path(__file__).parent
+
+
+def train(config: dict[str, Any], budget: float, context: deepband.Context) -> object:
+    """A result with everything that a file can keep."""
+    context.report(1, 0.5)
+    context.report(budget, float("inf"))
+    if config["x"] > 0.65:
+        return ValueError("too large: ü\0")
+    return {"loss": config["x"] / budget, "accuracy": 1 - config["x"], "name": "ü"}
+
+
+def main() -> None:
+    """A study that was deepened, with configs and results from elsewhere and a job left open."""
+    place = HERE / f"format_{FORMAT}.sqlite"
+    space = {"x": (0.0, 1.0), "kind": ["a", None, 3]}
+    with deepband.open_study(place, space=space, max_budget=3, seed=2**70) as study:
+        study.name_objective("train.py:train")
+        study.enqueue({"x": 0.25, "kind": None})
+        study.add_evaluations({"x": 0.5, "kind": 3}, [(1, 0.5), (3, 0.0)], "a paper")
+        study.optimize(train)
+        study.deepen("preserving")
+        study.optimize(train, max_cost=8)
+        lines = list(jsonl(study.state))
+        rmtree(study.files)
+    place.with_suffix(".jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+
+if __name__ == "__main__":
+    main()

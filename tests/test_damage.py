@@ -1,0 +1,188 @@
+"""Damaged study files: whatever is flipped, zeroed, lost or cut, a file says what it said or is
+refused, and is not written to."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pytest
+
+import deepband
+from deepband import DeepbandError, Study
+from deepband.export import jsonl
+from driving import noisy
+
+PAGE = 4096
+Result = TypeVar("Result")
+
+
+class Whole(NamedTuple):
+    """A study file, as it was at three moments, and what it holds in the end."""
+
+    versions: list[bytes]
+    held: list[str]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """A study with all that a file can hold, with several pages of everything."""
+    place = tmp_path_factory.mktemp("whole") / "a.study"
+    space = {"x": (0.0, 1.0), "kind": ["a", None, 3, "ü" * 40]}
+    versions = []
+    with deepband.open_study(place, space=space, max_budget=27, seed=5) as study:
+        study.name_objective("train.py:train")
+        study.enqueue({"x": 0.25, "kind": None})
+        study.add_evaluations({"x": 0.5, "kind": 3}, [(1, 0.5), (3, 0.0)], "a paper")
+        for jobs in iter(study.ask_all, []):
+            study.tell_all([(job, result(job)) for job in jobs])
+            versions.append(place.read_bytes())
+        study.deepen("preserving")
+        study.tell_all([(job, result(job)) for job in study.ask_all()[::2]])
+        held = list(jsonl(study.state))
+    return Whole([*versions[-2:], place.read_bytes()], held)
+
+
+def result(job: deepband.Job) -> object:
+    loss = noisy(5, failures=0.1)(job)
+    return {"loss": loss, "accuracy": 0.5} if isinstance(loss, float) else loss
+
+
+def flip_a_bit(whole: Whole, draw: random.Random) -> bytes:
+    damaged = bytearray(whole.versions[-1])
+    damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
+    return bytes(damaged)
+
+
+def flip_a_bit_of_the_header(whole: Whole, draw: random.Random) -> bytes:
+    damaged = bytearray(whole.versions[-1])
+    damaged[draw.randrange(120)] ^= 1 << draw.randrange(8)
+    return bytes(damaged)
+
+
+def scribble(whole: Whole, draw: random.Random) -> bytes:
+    damaged = bytearray(whole.versions[-1])
+    start, length = draw.randrange(len(damaged)), draw.choice([1, 2, 4, 8, 64, 512])
+    end = min(start + length, len(damaged))
+    damaged[start:end] = draw.randbytes(end - start)
+    return bytes(damaged)
+
+
+def zero(whole: Whole, draw: random.Random) -> bytes:
+    damaged = bytearray(whole.versions[-1])
+    length = draw.choice([1, 16, 512, PAGE])
+    start = draw.randrange(len(damaged) // length) * length
+    damaged[start : start + length] = bytes(length)
+    return bytes(damaged)
+
+
+def lose_a_write(whole: Whole, draw: random.Random) -> bytes:
+    """One page is as it was before the last commits."""
+    older, newest = draw.choice(whole.versions[:-1]), whole.versions[-1]
+    start = draw.randrange(len(older) // PAGE) * PAGE
+    return newest[:start] + older[start : start + PAGE] + newest[start + PAGE :]
+
+
+def misplace_a_page(whole: Whole, draw: random.Random) -> bytes:
+    damaged = bytearray(whole.versions[-1])
+    source, target = (draw.randrange(len(damaged) // PAGE) * PAGE for _ in range(2))
+    damaged[target : target + PAGE] = damaged[source : source + PAGE]
+    return bytes(damaged)
+
+
+def cut_or_lengthen(whole: Whole, draw: random.Random) -> bytes:
+    newest = whole.versions[-1]
+    if draw.random() < 0.3:
+        return newest + bytes(draw.choice([1, 512, PAGE]))
+    return newest[: draw.randrange(len(newest))]
+
+
+DAMAGE = [
+    flip_a_bit,
+    flip_a_bit_of_the_header,
+    scribble,
+    zero,
+    lose_a_write,
+    misplace_a_page,
+    cut_or_lengthen,
+]
+Damage = Callable[[Whole, random.Random], bytes]
+
+
+def check(whole: Whole, damaged: bytes, place: Path) -> str:
+    """Read a damaged file and write to it; return what came of that."""
+    place.write_bytes(damaged)
+    study, refusal = attempt(lambda: deepband.open_study(place))
+    if study is None:
+        assert str(place) in refusal
+        assert place.read_bytes() == damaged
+        return "not read"
+    with study:
+        assert list(jsonl(study.state)) == whole.held
+        job, refusal = attempt(lambda: write(study))
+    if job is None:
+        assert str(place) in refusal
+        assert place.read_bytes() == damaged
+        return "not written"
+    check_whole(whole, place, job)
+    return "written"
+
+
+def attempt(action: Callable[[], Result]) -> tuple[Result | None, str]:
+    """What an action returns, or None and how it was refused."""
+    try:
+        return action(), ""
+    except DeepbandError as error:
+        return None, str(error)
+
+
+def write(study: Study) -> deepband.Job:
+    job = study.ask()
+    assert job is not None
+    study.tell(job, 0.125)
+    return job
+
+
+def check_whole(whole: Whole, place: Path, job: deepband.Job) -> None:
+    """What was written to is whole, with all that it held and the new result."""
+    with closing(sqlite3.connect(place)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    with deepband.open_study(place) as study:
+        lines = {
+            (e.bracket, e.index, e.rung): line
+            for e, line in zip(study.evaluations, jsonl(study.state), strict=True)
+        }
+        assert lines.pop(job.key)
+        assert list(lines.values()) == whole.held
+
+
+def try_all(whole: Whole, damage: Damage, place: Path, seeds: range) -> dict[str, int]:
+    found = {"not read": 0, "not written": 0, "written": 0}
+    for seed in seeds:
+        try:
+            found[check(whole, damage(whole, random.Random(seed)), place)] += 1
+        except Exception as error:
+            raise AssertionError(f"{damage.__name__} with seed {seed}: {error!r}") from error
+        shutil.rmtree(place.with_name(place.name + ".files"), ignore_errors=True)
+    return found
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_read_as_it_was_or_refused(
+    whole: Whole, damage: Damage, tmp_path: Path
+) -> None:
+    found = try_all(whole, damage, tmp_path / "a.study", range(40))
+    assert found["not read"]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_file_damaged_in_many_ways_is_read_as_it_was_or_refused(
+    whole: Whole, damage: Damage, tmp_path: Path
+) -> None:
+    try_all(whole, damage, tmp_path / "a.study", range(1000, 2000))

@@ -1,0 +1,190 @@
+"""Worker pools that break: idle workers and the fork server killed, Ctrl-C while workers start.
+
+A run goes on with new workers, or ends as interrupted; it never ends with an error of the pool.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import deepband
+from aftermath import check_folder, check_processes
+from deepband import export
+from deepband.outbox import Outbox
+from driving import wait_until
+from torture import MARK, Place, fork_servers, processes_of, workers_of
+
+TRAIN = """
+import os, time
+space = {"x": (0.0, 1.0)}
+
+def steady(config, budget):
+    time.sleep(0.05)
+    return config["x"] / budget
+
+def gated(config, budget):
+    while budget == 9 and not os.path.exists("open"):
+        time.sleep(0.01)
+    with open("ledger", "a") as ledger:
+        ledger.write(f"{config['x']} {budget}\\n")
+    return config["x"] / budget
+"""
+PIDS = Callable[[int, Path], list[int]]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    (tmp_path / "train.py").write_text(TRAIN)
+    place = Place(tmp_path)
+    yield place
+    for pid in processes_of(place.study):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def start(place: Place, objective: str) -> subprocess.Popen[bytes]:
+    """A driver with three workers, in a session of its own as on a terminal. Under a sampler that
+    learns brackets come one after the other: at the end of each, workers are idle."""
+    command = [sys.executable, "-m", "deepband", "run", str(place.study), f"train.py:{objective}"]
+    command += ["--workers", "3", "--max-budget", "9", "--sampler", "prior"]
+    with (place.folder / "said").open("ab") as said:  # not a pipe, which orphans would hold open
+        return subprocess.Popen(
+            command,
+            cwd=place.folder,
+            env={**os.environ, MARK: str(place.study)},
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+
+
+def said(place: Place) -> str:
+    return (place.folder / "said").read_text()
+
+
+def canonical(study: deepband.Study) -> list[str]:
+    return list(export.canonical(study.state))
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> list[str]:
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9, sampler="prior")
+    study.optimize(lambda config, budget: config["x"] / budget)
+    return canonical(study)
+
+
+def check_end(place: Place, undisturbed: list[str]) -> None:
+    """The study is what it would have been, and nothing is left behind."""
+    assert canonical(deepband.open_study(place.study)) == undisturbed
+    for name in ("Traceback", "BrokenProcessPool", "RuntimeError"):
+        assert name not in said(place)
+    check_processes(place.study)
+    check_folder(place, "train.py", "said", "open", "__pycache__")
+
+
+def wait_for_idle_workers(driver: subprocess.Popen[bytes], place: Place) -> None:
+    """Wait until one worker runs the last job of a bracket and two have nothing to do."""
+    outbox = Outbox(place.files)
+
+    def is_last() -> bool:
+        assert driver.poll() is None, said(place)
+        running = outbox.running()
+        evaluated = len(deepband.open_study(place.study).evaluations) if running else 0
+        return len(running) == 1 and running[0].key[2] == 2 and evaluated == 12
+
+    wait_until(is_last)
+
+
+def idle(driver: int, study: Path) -> list[int]:
+    busy = {running.pid for running in Outbox(Place(study.parent).files).running()}
+    return [pid for pid in workers_of(driver, study) if pid not in busy]
+
+
+def one_idle(driver: int, study: Path) -> list[int]:
+    return idle(driver, study)[:1]
+
+
+def server_and_idle(driver: int, study: Path) -> list[int]:
+    return [*fork_servers(driver, study), *idle(driver, study)]
+
+
+def server_and_workers(driver: int, study: Path) -> list[int]:
+    return [*fork_servers(driver, study), *workers_of(driver, study)]
+
+
+@pytest.mark.parametrize(
+    "victims", [one_idle, idle, fork_servers, server_and_idle, server_and_workers]
+)
+def test_a_run_goes_on_when_idle_workers_or_the_fork_server_are_killed(
+    place: Place, undisturbed: list[str], victims: PIDS
+) -> None:
+    driver = start(place, "gated")
+    wait_for_idle_workers(driver, place)
+    killed = victims(driver.pid, place.study)
+    assert killed
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    (place.folder / "open").touch()
+    assert driver.wait(120) == 0, said(place)
+    evaluated = place.ledger.path.read_text().splitlines()
+    assert len(evaluated) == len(set(evaluated))
+    check_end(place, undisturbed)
+
+
+MOMENTS: dict[str, Callable[[int, Place], object]] = {
+    "locked": lambda driver, place: (place.files / "driver.json").exists(),
+    "server": lambda driver, place: fork_servers(driver, place.study),
+    "worker": lambda driver, place: workers_of(driver, place.study),
+}
+"""What has happened before a driver is disturbed while its workers start."""
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(2, 7))]
+
+
+def start_until(place: Place, moment: str, seed: int) -> subprocess.Popen[bytes]:
+    """A driver that has come so far, and a little further."""
+    driver = start(place, "steady")
+    wait_until(lambda: driver.poll() is not None or MOMENTS[moment](driver.pid, place))
+    time.sleep(random.Random(f"{moment} {seed}").uniform(0, 0.3))
+    assert driver.poll() is None, said(place)
+    return driver
+
+
+def finishes(place: Place, undisturbed: list[str]) -> None:
+    assert start(place, "steady").wait(120) == 0, said(place)
+    check_end(place, undisturbed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("moment", ["server", "worker"])
+def test_a_run_goes_on_when_the_fork_server_is_killed_while_workers_start(
+    place: Place, undisturbed: list[str], moment: str, seed: int
+) -> None:
+    driver = start_until(place, moment, seed)
+    for pid in fork_servers(driver.pid, place.study):
+        os.kill(pid, signal.SIGKILL)
+    assert driver.wait(120) == 0, said(place)
+    check_end(place, undisturbed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_an_interrupt_from_a_terminal_while_workers_start(
+    place: Place, undisturbed: list[str], moment: str, seed: int
+) -> None:
+    """Ctrl-C reaches the whole process group: the driver, the fork server and new workers."""
+    driver = start_until(place, moment, seed)
+    os.killpg(driver.pid, signal.SIGINT)
+    assert driver.wait(120) == 130, said(place)
+    assert "Interrupted" in said(place)
+    check_processes(place.study)
+    finishes(place, undisturbed)

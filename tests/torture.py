@@ -1,0 +1,192 @@
+"""Kills a study's driver and workers at random moments, and checks what that did to the study.
+
+A process is stopped before it is killed, so that the ledger and the job files say exactly what it
+was doing when it died.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import killing
+from deepband.outbox import Outbox
+from driving import wait_until
+from killing import MODES, Ledger, Mode
+
+MARK = "DEEPBAND_KILLING"
+"""An environment variable that all processes of a study have."""
+PACE = 0.02
+"""How many seconds an evaluation takes at most."""
+SECONDS_TO_HANG = 600.0
+KINDS, WEIGHTS = ("driver", "worker", "server"), (45, 45, 10)
+"""What is killed, and how often."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a study and its ledger are."""
+
+    folder: Path
+
+    @property
+    def study(self) -> Path:
+        return self.folder / "a.study"
+
+    @property
+    def files(self) -> Path:
+        return self.folder / "a.study.files"
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.folder / "ledger")
+
+
+def start(place: Place, name: str, pace: float = PACE) -> subprocess.Popen[bytes]:
+    command = [sys.executable, killing.__file__, str(place.study)]
+    command += [str(place.ledger.path), name, str(pace)]
+    return subprocess.Popen(command, env={**os.environ, MARK: str(place.study)})
+
+
+@dataclass
+class Tally:
+    """What was killed, and how often each job may be run again because of it."""
+
+    drivers: int = 0
+    workers: int = 0
+    servers: int = 0
+    """The fork servers that workers are forked from."""
+    excused: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def kills(self) -> int:
+        return self.drivers + self.workers + self.servers
+
+
+def torture(place: Place, name: str, most: int, moment: random.Random) -> Tally:
+    """Run a study to its end, killing its driver or a worker at random moments on the way."""
+    tally = Tally()
+    try:
+        while not run_and_kill(place, name, most, moment, tally):
+            pass
+    finally:
+        for pid in processes_of(place.study):  # when the test itself fails or is interrupted
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    return tally
+
+
+def run_and_kill(place: Place, name: str, most: int, moment: random.Random, tally: Tally) -> bool:
+    """Run a driver until it is killed, and kill workers meanwhile. Whether it came to the end."""
+    mode, driver = MODES[name], start(place, name)
+    while tally.kills < most and wait_for_work(driver, place.ledger):
+        time.sleep(moment.uniform(0, 0.05))
+        kind = "driver" if mode.in_process else moment.choices(KINDS, WEIGHTS)[0]
+        if kind == "driver":
+            kill_driver(driver, place, mode, tally)
+        elif kind == "worker":
+            kill_worker(moment, driver.pid, place, tally)
+        else:
+            kill_server(driver.pid, place, tally)
+    code = driver.wait(SECONDS_TO_HANG)
+    assert code in (0, -signal.SIGKILL)
+    return code == 0
+
+
+def wait_for_work(driver: subprocess.Popen[bytes], ledger: Ledger) -> bool:
+    """Wait until something more has been evaluated; False if the driver ends before that."""
+    path = ledger.path
+    before = path.stat().st_size if path.exists() else 0
+    wait_until(
+        lambda: driver.poll() is not None or (path.exists() and path.stat().st_size > before),
+        SECONDS_TO_HANG,
+    )
+    return driver.poll() is None
+
+
+def kill_driver(driver: subprocess.Popen[bytes], place: Place, mode: Mode, tally: Tally) -> None:
+    """A driver takes only its own evaluations with it: workers outlive it."""
+    if not stopped(driver.pid):
+        return
+    if mode.in_process:
+        ledger = place.ledger
+        begun = set(ledger.jobs("began")) - set(ledger.jobs("recorded"))
+        assert len(begun) <= mode.unrecorded
+        tally.excused.update(begun)
+    driver.kill()
+    driver.wait()
+    tally.drivers += 1
+
+
+def kill_worker(moment: random.Random, driver: int, place: Place, tally: Tally) -> None:
+    """A worker takes only the job with it that it holds, if it holds one."""
+    workers = workers_of(driver, place.study)
+    pid = moment.choice(workers) if workers else 0
+    if not pid or not stopped(pid):
+        return
+    held = [running.key for running in Outbox(place.files).running() if running.pid == pid]
+    os.kill(pid, signal.SIGKILL)
+    tally.excused.update("/".join(map(str, key)) for key in held)
+    tally.workers += 1
+
+
+def kill_server(driver: int, place: Place, tally: Tally) -> None:
+    """Workers that are there go on; others are forked from a new server."""
+    for pid in fork_servers(driver, place.study):
+        os.kill(pid, signal.SIGKILL)
+        tally.servers += 1
+
+
+def stopped(pid: int) -> bool:
+    """Stop a process; False if it has ended by itself."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: state_of(pid) in "TtZX")
+    return state_of(pid) in "Tt"
+
+
+def state_of(pid: int) -> str:
+    """R for a process that runs, S for one that sleeps, T for one that is stopped, and so on; X
+    when there is none."""
+    fields = stat_of(pid)
+    return fields[0] if fields else "X"
+
+
+def stat_of(pid: int) -> list[str]:
+    """What the kernel says of a process: its state, its parent and more."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def processes_of(study: Path) -> dict[int, str]:
+    """All processes that were started for a study, with their command lines."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"{MARK}={study}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
+    return found
+
+
+def fork_servers(driver: int, study: Path) -> list[int]:
+    """The process that workers of a driver are forked from."""
+    return [pid for pid in forked(study) if stat_of(pid)[1:2] == [str(driver)]]
+
+
+def workers_of(driver: int, study: Path) -> list[int]:
+    """The workers of a study: of this driver, and those that an earlier one left."""
+    return sorted(set(forked(study)) - set(fork_servers(driver, study)))
+
+
+def forked(study: Path) -> list[int]:
+    return [pid for pid, line in processes_of(study).items() if "forkserver" in line]
