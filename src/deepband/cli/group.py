@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,40 @@ class BudgetType(click.ParamType[int | float]):
             self.fail(f"{value!r} is not a number.", param, ctx)
 
 
+class ResourcesType(click.ParamType[list[tuple[str, float]]]):
+    """What each job needs of a cluster: NAME=NUMBER, or several of them with commas."""
+
+    name = "name=number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[tuple[str, float]]:
+        found = []
+        for each in str(value).split(","):
+            name, _, number = (part.strip() for part in each.partition("="))
+            if not name or not number:
+                self.fail(f"{each!r} is not NAME=NUMBER, such as num_gpus=1.", param, ctx)
+            amount = BUDGET.convert(number, param, ctx)
+            if not 0 <= amount < math.inf:
+                self.fail(f"{each!r}: give a number of 0 or more.", param, ctx)
+            found.append((name, amount))
+        return found
+
+
+def merge_resources(
+    ctx: click.Context, param: click.Parameter, given: Sequence[list[tuple[str, float]]]
+) -> dict[str, float] | None:
+    """An option that may be repeated, as one mapping; None if it is left out."""
+    found: dict[str, float] = {}
+    for name, amount in chain.from_iterable(given):
+        if name in found:
+            raise click.BadParameter(f"{name!r} is given twice.", ctx, param)
+        found[name] = amount
+    return found or None
+
+
 BUDGET = BudgetType()
+RESOURCES = ResourcesType()
 PATH = click.Path(path_type=Path)
 
 study_argument = click.argument("study", type=PATH)
