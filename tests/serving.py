@@ -74,4 +74,7 @@ def serving(place: Path, *more: str) -> Iterator[Server]:
             yield Server(process.stdout.readline().strip(), process)
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=20)
+            try:
+                process.wait(timeout=20)
+            finally:
+                process.kill()  # else a server that hangs would be waited for without end

@@ -21,9 +21,9 @@ SOURCE = ROOT / "src" / "deepband"
 
 LAYERS = [
     {"errors"},
-    {"schedule", "facts", "texts", "distributions", "interrupts"},
+    {"schedule", "facts", "texts", "distributions", "interrupts", "plain_files"},
     {"records", "results", "strategies", "theory", "space"},
-    {"runs", "platforms"},
+    {"runs", "platforms", "attempt_codec"},
     {"state"},
     {"hyperband", "adding", "samplers", "storage", "checkpoints", "outbox"},
     {"objective", "orphans", "costs"},

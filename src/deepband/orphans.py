@@ -8,8 +8,9 @@ import socket
 import time
 from contextlib import suppress
 
+from deepband import plain_files
 from deepband.facts import JobKey
-from deepband.outbox import Outbox, Running, look
+from deepband.outbox import JOBS, Outbox, Running, lock_holder, look
 from deepband.records import Attempt
 
 
@@ -28,8 +29,9 @@ class Orphans:
         """Want their results no more: those on this host are ended, and a worker without its job
         file leaves none."""
         for running in self._running.values():
-            running.path.unlink(missing_ok=True)
-            _end(running)
+            group = self._group(running)
+            self.outbox.forget(running)
+            _end(group)
         self._running.clear()
 
     def ended(self) -> list[tuple[JobKey, Attempt | None]]:
@@ -42,20 +44,35 @@ class Orphans:
     def _lives(self, running: Running) -> bool:
         now = look(running.path)
         if now is None or not now.held:
-            running.path.unlink(missing_ok=True)
+            self.outbox.forget(running)
             return False
         late = running.deadline is not None and time.time() > running.deadline
         if late:
-            _end(running)
+            _end(self._group(running))
         return True
 
     def _result(self, running: Running) -> Attempt | None:
         _, _, token = running.path.name.partition(".")
         return self.outbox.get(running.key, token)
 
+    def _group(self, running: Running) -> int | None:
+        """The process group of a worker on this host. None unless the kernel says that the process
+        which the file names holds its lock: anybody could have written the number of any process
+        into it."""
+        if running.host != socket.gethostname() or running.pid in (0, os.getpgrp()):
+            return None
+        try:
+            descriptor = plain_files.open_file(self.outbox.folder, JOBS, running.path.name)
+        except OSError:
+            return None
+        try:
+            return running.pid if lock_holder(descriptor) == running.pid else None
+        finally:
+            os.close(descriptor)
 
-def _end(running: Running) -> None:
-    """End a worker on this host, with all that it started."""
-    if running.pid > 0 and running.host == socket.gethostname():
+
+def _end(group: int | None) -> None:
+    """End a worker with all that it started."""
+    if group is not None:
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(running.pid, signal.SIGKILL)
+            os.killpg(group, signal.SIGKILL)

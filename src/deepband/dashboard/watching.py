@@ -72,7 +72,7 @@ class Watched:
 
     def output(self, key: JobKey) -> str | None:
         """The end of what the last attempt at a job printed; None when nothing is kept."""
-        with suppress(OSError), self._outbox.output_file(key).open("rb") as file:
+        with suppress(OSError), self._outbox.open_output(key) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - MOST_OUTPUT))
             return file.read(MOST_OUTPUT).decode(errors="replace")

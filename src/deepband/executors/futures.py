@@ -22,6 +22,7 @@ from deepband.executors.base import Ended, Timeout, check_seconds
 from deepband.executors.remote import Refused, RemoteOrder, run_remotely
 from deepband.objective import Objective, Task
 from deepband.outbox import SECONDS_SILENT, Outbox
+from deepband.plain_files import create_file, file_names, remove_file
 
 SECONDS_A_CHECK = 1.0
 
@@ -81,9 +82,10 @@ class FuturesExecutor:
         self._folder = outbox.folder.resolve()
         self._outbox = outbox
         self._probe = f".driver-{secrets.token_hex(8)}"
-        for stale in self._folder.glob(".driver-*"):  # of drivers that were killed
-            stale.unlink(missing_ok=True)
-        (self._folder / self._probe).touch()
+        for name in file_names(self._folder):
+            if name.startswith(".driver-"):  # of a driver that was killed
+                remove_file(self._folder, name)
+        os.close(create_file(self._folder, self._probe))
         self._pending: dict[Future[Any], _Pending] = {}
         self._given_up: set[Future[Any]] = set()
         """Tasks that may still take the place of others."""

@@ -22,6 +22,7 @@ import cloudpickle
 from deepband.executors.descendants import VARIABLE, end_descendants
 from deepband.objective import Objective, Task, perform
 from deepband.outbox import Outbox
+from deepband.plain_files import create_file
 from deepband.records import Attempt
 
 MOST_OUTPUT = 1024 * 1024
@@ -153,10 +154,9 @@ def capped_output(path: Path) -> Iterator[None]:
 
 
 def _open(path: Path) -> FileIO:
-    """A file to write to; if it cannot be had, what is printed is lost."""
+    """A new file to write to; if it cannot be had, what is printed is lost."""
     try:
-        path.parent.mkdir(exist_ok=True)
-        return FileIO(path, "wb")
+        return FileIO(create_file(path.parents[1], path.parent.name, path.name), "wb")
     except OSError:
         return FileIO(os.devnull, "wb")
 

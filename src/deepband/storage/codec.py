@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -35,6 +36,8 @@ Head: TypeAlias = Mapping[str, Any]
 _Open: TypeAlias = dict[str, Any]
 """The same while a commit is written."""
 STUDY = COLUMNS["studies"].split()
+ID = re.compile("[0-9A-Za-z]{1,64}")
+"""What the id of a study can be: folders are named by it."""
 THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
 MISSING = {
     1: {
@@ -230,6 +233,8 @@ def _is_plain(value: object) -> bool:
 
 
 def _study(row: Head) -> StudyCreated:
+    if not ID.fullmatch(row["study"]):  # "../.." would lead out of the study's folder
+        raise FactError(f"its id is {row['study']!r}, which cannot name a folder")
     return StudyCreated(
         row["study"],
         json.loads(row["space"]),

@@ -11,6 +11,9 @@ from deepband.storage import codec
 from deepband.storage.complaints import ADVICE
 from deepband.storage.schema import APPLICATION, FORMAT, format_of
 
+CODE = "SELECT count(*) FROM sqlite_master WHERE type IN ('view', 'trigger')"
+"""What would run whenever a study is read or written."""
+
 
 def check_ours(connection: sqlite3.Connection, path: Path, writing: bool) -> None:
     """Refuse a file that is not a study, is cut short, or may not be written."""
@@ -26,6 +29,9 @@ def check_ours(connection: sqlite3.Connection, path: Path, writing: bool) -> Non
         raise StorageError(
             path, f"is damaged: it should have {page * pages} bytes and has {size}. {ADVICE}"
         )
+    (code,) = connection.execute(CODE).fetchone()
+    if code:
+        raise StorageError(path, "has views or triggers, which deepband does not write: refused.")
     version = format_of(connection)
     if version < 1:
         raise StorageError(path, f"is damaged: it has no format {version}. {ADVICE}")

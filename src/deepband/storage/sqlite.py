@@ -20,6 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from deepband import plain_files
 from deepband.errors import GoneError, HeldError, StorageError, TornError
 from deepband.facts import Fact, JobReleased, JobsStarted
 from deepband.state import State
@@ -28,6 +29,7 @@ from deepband.storage.complaints import complaints
 from deepband.storage.connections import connect, patiently, read_path, sync_folder
 from deepband.storage.inspection import check_ours, check_whole, problems
 from deepband.storage.schema import FORMAT, SCHEMA, format_of, upgrade
+from deepband.storage.sidecars import check_name, check_sides
 
 
 class SqliteStorage:
@@ -36,7 +38,7 @@ class SqliteStorage:
     def __init__(self, path: str | os.PathLike[str], looks_only: bool = False) -> None:
         self.path = read_path(path)
         self._looks_only = looks_only
-        self.files = self.path.with_name(self.path.name + ".files")
+        self.files = plain_files.files_folder(self.path)
         self._lock = FileLock(
             self.files / "lock", timeout=0, thread_local=False, fallback_to_soft=False
         )
@@ -147,6 +149,14 @@ class SqliteStorage:
             raise StorageError(self.path, "is not a file. Give the path of a study file.")
         if not self.path.parent.is_dir():
             raise StorageError(self.path, f"the folder {self.path.parent} does not exist.")
+        if self.files.is_symlink():
+            raise StorageError(
+                self.files,
+                "is a symbolic link. It may lead to a folder of the same name only: move the study "
+                "with its folder instead.",
+            )
+        check_name(self.path)
+        check_sides(self.path)
         if self._journal.exists() and not self.path.exists():
             raise StorageError(
                 self.path,
@@ -284,12 +294,12 @@ class SqliteStorage:
         since = datetime.now().astimezone().isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
         with suppress(OSError):  # only for the message of whoever comes second
-            (self.files / "driver.json").write_text(json.dumps(holder))
+            _write_new(self.files, "driver.json", json.dumps(holder).encode())
 
     def _holder(self) -> Mapping[str, object]:
         try:
-            holder = json.loads((self.files / "driver.json").read_text())
-        except (OSError, ValueError):
+            holder = json.loads(plain_files.read_file(self.files, "driver.json", most=4096))
+        except (OSError, ValueError, RecursionError):
             return {}
         return holder if isinstance(holder, dict) else {}
 
@@ -305,6 +315,11 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise
+
+
+def _write_new(folder: Path, name: str, content: bytes) -> None:
+    with open(plain_files.create_file(folder, name), "wb") as file:
+        file.write(content)
 
 
 def _close(connection: sqlite3.Connection, process: int) -> None:

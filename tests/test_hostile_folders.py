@@ -1,0 +1,207 @@
+"""A study from somebody else, with anything in the place of the files that deepband uses.
+
+Every path in a study's folder is replaced by links, FIFOs, sockets, folders, garbage and JSON of
+wrong types, one at a time; then the live page is asked and every command is run. Nothing outside of
+the study may be changed, deleted or shown, nothing may hang, and each command works or says in
+plain words what is wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import deepband
+import odd_files
+from commands import Commands, Ended
+from odd_files import FILES, FOLDERS, LINKS, SECRET, SPECIAL, Maker, holding, snapshot
+from serving import Server, serving
+
+TRAIN = """
+space = {"x": (0.0, 1.0)}
+
+def train(config, budget, context):
+    print("trained", config)
+    (context.path / "weights").write_text(str(budget))
+    return config["x"] / budget
+"""
+NOTE: dict[str, Any] = {"pid": 4_000_000, "host": "elsewhere", "started": 0.0, "deadline": None}
+WRONG = ["text", -1, 0, 1, True, None, [], {}, [[]], {"a": 1}, 1e300, -1e300, 10**30, float("nan")]
+"""Values that are wrong for most fields."""
+
+NUMBERS = itertools.count()
+ANY_FILE: Mapping[str, Maker] = {**LINKS, **SPECIAL, **FOLDERS, **FILES}
+ANY_FOLDER: Mapping[str, Maker] = {**LINKS, **SPECIAL, "empty_file": odd_files.empty_file}
+
+
+RESULT: dict[str, Any] = {
+    "job": [0, 2, 0, 1, {"x": 0.5}, ""],
+    "loss": "0.5",
+    "error": None,
+    "metrics": None,
+    "seconds": 1.0,
+    "resumed_from": None,
+    "curve": [],
+}
+FILE_PATHS = [
+    ["lock"],
+    ["driver.json", "new", "new-journal", ".driver-0123456789abcdef"],
+    ["jobs/0-2-0.abcd", "jobs/.1-1-1.abcd", "jobs/0-2-0.inline", "jobs/9999999999-0-0.a", "jobs/a"],
+    ["outbox/0-2-0.abcd", "outbox/.0-2-0.abcd", "outbox/0-3-0.abcd", "outbox/a"],
+    ["output/0-0-0", "output/0-1-0", "output/0-2-0"],
+    ["-journal"],
+]
+FOLDER_PATHS = ["", "jobs", "outbox", "output"]
+
+
+class Case(NamedTuple):
+    """What is not as it should be in a study's folder."""
+
+    paths: tuple[str, ...]
+    """Below that folder; "" is the folder itself, and "-journal" is beside the study."""
+    kind: str
+    make: Maker
+
+
+def values_of(folder: str, fields: Mapping[str, Any]) -> Case:
+    """Many files of JSON in which one field is wrong, and some that are no object at all."""
+    values = [*WRONG, *({**fields, name: value} for name in fields for value in WRONG)]
+
+    def make(place: Path, outside: Path) -> None:
+        place.mkdir()
+        for number, value in enumerate(values):
+            holding(value)(place / f"0-2-0.{number}", outside)
+            os.utime(place / f"0-2-0.{number}", (0, 0 if number % 2 else 4e9))
+
+    return Case((folder,), "wrong_types", make)
+
+
+CASES = [
+    *(Case(tuple(paths), kind, make) for paths in FILE_PATHS for kind, make in ANY_FILE.items()),
+    *(Case((path,), kind, make) for path in FOLDER_PATHS for kind, make in ANY_FOLDER.items()),
+    values_of("jobs", NOTE),
+    values_of("outbox", RESULT),
+]
+
+
+def place_of(study: Path, path: str) -> Path:
+    if path.startswith("-"):
+        return study.with_name(study.name + path)
+    files = study.with_name(study.name + ".files")
+    return files / path if path else files
+
+
+def put(case: Case, study: Path, outside: Path) -> None:
+    """Replace what is at the paths of a case."""
+    for place in (place_of(study, path) for path in case.paths):
+        if place.is_dir():
+            shutil.rmtree(place)
+        place.parent.mkdir(exist_ok=True)
+        place.unlink(missing_ok=True)
+        case.make(place, outside)
+
+
+def ask(server: Server, study: Path) -> list[tuple[int, str]]:
+    """Status and text of every page of a study, with what the server tells of it first."""
+    listing = server.ask("/")[1].decode()
+    found = re.search(rf'href="(/studies/\w+)"><bdi>{re.escape(study.name)}<', listing)
+    assert found, listing
+    paths = ["", "/evaluations", "/configs/0/0", "/configs/0/1"]
+    answers = [server.ask(found[1] + path) for path in paths]
+    event, data = next(server.events(found[1]))
+    shown = [(answer.status, body.decode()) for answer, body in answers]
+    return [(200, listing), *shown, (200, f"{event} {data}")]
+
+
+def check_pages(pages: list[tuple[int, str]]) -> None:
+    """Each shows the study or says what is wrong with it, and nothing of anybody else."""
+    for status, text in pages:
+        assert SECRET not in text
+        assert status in (200, 503), text
+
+
+def check_ended(all_ended: list[Ended]) -> None:
+    """Each command worked, or said in plain words why not."""
+    for ended in all_ended:
+        assert not ended.trace, f"{ended.command}: {ended.trace}"
+        assert SECRET not in ended.output
+        assert ended.code in (0, 1, 2), ended
+        assert ended.code == 0 or re.search(r"^Error: ", ended.output, re.MULTILINE), ended
+
+
+def work_on(commands: Commands, study: Path) -> list[Ended]:
+    """Every command that uses the study's folder."""
+    name = str(study)
+    return [
+        commands.run("status", name),
+        commands.run("run", name, "train.py:train", "--timeout", "50", "--max-cost", "2"),
+        commands.run("run", name, "train.py:train"),
+        commands.run("quote", name),
+        commands.run("checkpoints", name, "--keep", "none"),
+        commands.run("export", name, "-o", f"{name}.csv"),
+        commands.run("status", name, "--json"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "train.py").write_text(TRAIN)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def commands(place: Path) -> Iterator[Commands]:
+    running = Commands(place)
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def whole(place: Path, commands: Commands) -> Path:
+    """A study that is half done, with a checkpoint and output of what is."""
+    study = place / "whole.study"
+    arguments = ("--max-budget", "3", "--timeout", "50", "--max-cost", "2", "--keep", "all")
+    ended = commands.run("run", str(study), "train.py:train", *arguments)
+    assert ended.code == 0, ended
+    with deepband.open_study(study) as opened:
+        assert len(opened.evaluations) == 2
+        assert (opened.files / "output" / "0-0-0").exists()
+    return study
+
+
+@pytest.fixture(scope="module")
+def server(place: Path) -> Iterator[Server]:
+    (place / "served").mkdir()
+    with serving(place / "served") as running:
+        yield running
+
+
+@pytest.fixture
+def study(whole: Path, place: Path) -> Iterator[Path]:
+    """A copy of the study in the folder that is served."""
+    copy = place / "served" / f"{next(NUMBERS)}.study"  # the server keeps what it has read
+    shutil.copy(whole, copy)
+    shutil.copytree(f"{whole}.files", f"{copy}.files")
+    yield copy
+    for path in (place / "served").iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.paths[0]}-{case.kind}")
+def test_a_folder_with_anything_in_it_is_safe_to_use(
+    case: Case, study: Path, tmp_path: Path, commands: Commands, server: Server
+) -> None:
+    outside = odd_files.make_outside(tmp_path / "outside")
+    put(case, study, outside)
+    before = snapshot(outside)
+    check_pages(ask(server, study))
+    check_ended(work_on(commands, study))
+    assert snapshot(outside) == before
