@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,10 @@ from deepband.texts import printable
 USAGE, HELD, INTERRUPTED = 2, 75, 130
 SQLITE = b"SQLite format 3\0"
 Command = Callable[..., None]
+if TYPE_CHECKING:
+    _Number = click.ParamType[int | float]
+else:  # it takes no type before click 8.4
+    _Number = click.ParamType
 
 
 class Commands(click.Group):
@@ -41,7 +45,7 @@ def main() -> None:
     """
 
 
-class BudgetType(click.ParamType[int | float]):
+class BudgetType(_Number):
     """A number as it is written: whole if it looks so, else a decimal."""
 
     name = "number"
