@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,10 @@ from deepband.texts import printable
 USAGE, HELD, INTERRUPTED = 2, 75, 130
 SQLITE = b"SQLite format 3\0"
 Command = Callable[..., None]
+if TYPE_CHECKING:
+    _Number = click.ParamType[int | float]
+else:  # it takes no type before click 8.4
+    _Number = click.ParamType
 
 
 class Commands(click.Group):
@@ -43,7 +47,7 @@ def main() -> None:
     """
 
 
-class BudgetType(click.ParamType[int | float]):
+class BudgetType(_Number):
     """A number as it is written: whole if it looks so, else a decimal."""
 
     name = "number"
