@@ -43,7 +43,10 @@ def check(place: Place, mode: Mode, excused: Counter[str], expected: Outcome) ->
     study = deepband.open_study(place.study)
     found = outcome(study)
     assert found.canonical == expected.canonical
-    check_repetitions(place.ledger, mode, excused, len(expected.canonical))
+    for event in ("began", "ran"):
+        assert len(set(place.ledger.jobs(event))) == len(expected.canonical)
+        check_repetitions(place.ledger, event, excused, mode.cut_short)
+    check_order(place.ledger)
     check_processes(place.study)
     check_folder(place)
     check_checkpoints(study.checkpoints)
@@ -51,14 +54,10 @@ def check(place: Place, mode: Mode, excused: Counter[str], expected: Outcome) ->
     assert found.sealed == expected.sealed
 
 
-def check_repetitions(ledger: Ledger, mode: Mode, excused: Counter[str], evaluations: int) -> None:
-    """Every job was run once, and again only as often as it was killed while it ran."""
-    for event in ("began", "ran"):
-        counts = Counter(ledger.jobs(event))
-        assert len(counts) == evaluations
-        repeated = Counter({job: count - 1 for job, count in counts.items()})
-        assert (repeated - excused).total() <= mode.cut_short, repeated - excused
-    check_order(ledger)
+def check_repetitions(ledger: Ledger, event: str, excused: Counter[str], spare: int = 0) -> None:
+    """This happened to every job once, and again only as often as is excused."""
+    repeated = Counter({job: count - 1 for job, count in Counter(ledger.jobs(event)).items()})
+    assert (repeated - excused).total() <= spare, repeated - excused
 
 
 def check_order(ledger: Ledger) -> None:
@@ -80,8 +79,10 @@ def check_folder(place: Place, *others: str) -> None:
     assert names(place.folder) <= {"a.study", "a.study.files", "ledger", *others}
     known = {"checkpoints", "driver.json", "jobs", "lock", "outbox", "output"}
     assert names(place.files) <= known
-    for folder in ("jobs", "outbox", "output"):
+    for folder in ("jobs", "outbox"):
         assert names(place.files / folder) == set(), folder
+    ran = {job.replace("/", "-") for job in place.ledger.jobs("ran")}
+    assert names(place.files / "output") <= ran
 
 
 def check_checkpoints(checkpoints: Checkpoints) -> None:
@@ -98,7 +99,7 @@ def check_training(study: Study, mode: Mode) -> None:
     kept, and those that `keep` names are there."""
     if mode.service or mode.keep.startswith("top"):
         return
-    keeps = mode.keep != "none"
+    keeps = mode.saves and mode.keep != "none"
     trained: dict[tuple[int, int], list[int]] = {}
     for each in study.evaluations:  # the lower rungs of a config come first
         below = trained.setdefault((each.bracket, each.index), [])

@@ -45,6 +45,10 @@ class Mode:
     service: bool = False
     """Whether it asks and tells instead of calling `optimize`."""
     ahead: bool = False
+    saves: bool = True
+    """Whether the objective saves checkpoints."""
+    prints: int = 0
+    """How many characters it prints."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Other arguments of `optimize`."""
 
@@ -93,6 +97,7 @@ MODES = {
     "keep-top:1": Mode(keep="top:1", options=TRUSTED),
     "keep-top:1-in-process": Mode(keep="top:1", workers=1, options=TRUSTED),
     "keep-all": Mode(keep="all", options=TRUSTED),
+    "printing": Mode(saves=False, prints=20_000, options=TRUSTED),
 }
 
 
@@ -128,9 +133,7 @@ def finished(facts: Sequence[Fact]) -> list[str]:
 
 def main(path: str, ledger: str, name: str, pace: float) -> None:
     mode, noted = MODES[name], Ledger(ledger)
-    settings: dict[str, Any] = {"max_budget": mode.max_budget, "sampler": mode.sampler}
-    settings = {} if Path(path).exists() else SETTINGS | settings
-    with deepband.open_study(path, **settings, keep=mode.keep) as study:
+    with open_study(path, mode) as study:
         lost = set(noted.jobs("recorded")) - set(finished(list(history(study.state))))
         assert not lost, f"recorded before, and lost: {sorted(lost)}"
         study.observe(noted)
@@ -138,6 +141,12 @@ def main(path: str, ledger: str, name: str, pace: float) -> None:
         for strategy, to in mode.deepenings:
             study.deepen(strategy, to=to)
             evaluate(study, mode, noted, pace)
+
+
+def open_study(path: str | os.PathLike[str], mode: Mode) -> Study:
+    settings: dict[str, Any] = {"max_budget": mode.max_budget, "sampler": mode.sampler}
+    settings = {} if Path(path).exists() else SETTINGS | settings
+    return deepband.open_study(path, **settings, keep=mode.keep)
 
 
 def evaluate(study: Study, mode: Mode, ledger: Ledger, pace: float) -> None:
@@ -148,7 +157,7 @@ def evaluate(study: Study, mode: Mode, ledger: Ledger, pace: float) -> None:
     # After the last deepening nothing would take up what was evaluated ahead.
     ahead = mode.ahead and len(study.runs) <= len(mode.deepenings)
     study.optimize(
-        objective(ledger, pace),
+        objective(mode, ledger, pace),
         workers=mode.workers,
         retries=10**6,
         ahead=ahead,
@@ -175,14 +184,16 @@ def answer(job: Job, ledger: Ledger, pace: float) -> object:
     return result
 
 
-def objective(ledger: Ledger, pace: float) -> Objective:
+def objective(mode: Mode, ledger: Ledger, pace: float) -> Objective:
     def train(config: dict[str, Any], budget: int, context: deepband.Context) -> object:
         job = context.path.name.partition(".")[0].replace("-", "/")
         ledger.note("began", job)
         if context.previous is not None:
             assert int((context.previous / "state").read_text()) == context.previous_budget
         result = outcome(config, budget, random.Random(context.seed), pace)
-        (context.path / "state").write_text(str(budget))
+        if mode.saves:
+            (context.path / "state").write_text(str(budget))
+        print("x" * mode.prints, end="")
         ledger.note("ran", job)
         if isinstance(result, Exception):
             raise result

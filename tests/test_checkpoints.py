@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 import deepband
-from deepband import Context, InputError, Study
+from deepband import Context, InputError, StorageError, Study
 from deepband.checkpoints import read_keep, seal
 
 Objective = Callable[[dict[str, Any], float, Context], float]
@@ -362,3 +363,52 @@ def test_an_interrupted_attempt_is_swept_when_its_job_is_done(path: Path) -> Non
         assert folder.exists()
         study.optimize(train)
         assert list(study.checkpoints.attempts.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["checkpoints", "checkpoints/STUDY", "attempts", "0", "0/0"])
+def test_nothing_behind_a_link_is_touched(path: Path, place: str) -> None:
+    """A study from somebody else may have links where folders should be."""
+    with open_study(path) as study:
+        study.optimize(train, max_cost=3)
+        top = study.checkpoints.folder
+        named = {"checkpoints": top.parent, "checkpoints/STUDY": top}
+        linked = named.get(place, top / place)
+    outside = path.with_name("outside")
+    shutil.copytree(linked, outside)
+    shutil.rmtree(linked)
+    linked.symlink_to(outside)
+    for name in ("0-0-0.abcdef", "0/0/0", "0/0", "0"):
+        (outside / name).mkdir(parents=True, exist_ok=True)
+        (outside / name / "mine").write_text("mine")
+    before = sorted(outside.rglob("*"))
+    with open_study(path) as study, contextlib.suppress(StorageError):
+        study.optimize(train)
+    with open_study(path) as study, contextlib.suppress(StorageError):
+        for key in list(study.checkpoints.kept()):
+            study.checkpoints.discard(key)
+    assert sorted(outside.rglob("*")) == before
+
+
+def test_a_manifest_that_never_ends_is_not_read(path: Path) -> None:
+    with open_study(path) as study:
+        study.optimize(train)
+        for key in list(study.checkpoints.kept()):
+            manifest = study.checkpoints.path(key).with_suffix(".json")
+            manifest.unlink()
+            os.mkfifo(manifest)
+            assert not study.checkpoints.is_whole(key)
+
+
+def test_a_crash_between_the_two_renames_costs_no_checkpoint(path: Path) -> None:
+    with open_study(path) as study:
+        job = study.ask()
+        assert job is not None
+        folder, _ = study.checkpoints.begin(job.key)
+        (folder / "state").write_text("1")
+        assert seal(folder)
+        study.checkpoints.path(job.key).parent.mkdir(parents=True)
+        folder.rename(study.checkpoints.path(job.key))
+        study.checkpoints.accept(job.key, folder.name)
+        assert study.checkpoints.is_whole(job.key)
+        study.checkpoints.accept(job.key, folder.name)
+        assert study.checkpoints.is_whole(job.key)

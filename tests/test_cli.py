@@ -14,10 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
 import deepband
 import make_commands
+from deepband.cli.group import RESOURCES, merge_resources
 
 HOSTILE = "\x1b[31mred\x1b[0m[bold]\u202e=cmd()\r"
 TRAIN = f"""
@@ -319,6 +322,57 @@ def test_a_sampler_by_its_name(folder: Path) -> None:
     assert "done" in call(folder, "run", "de.study", *given)
     assert deepband.open_study(folder / "de.study").state.created.sampler == "de"
     assert "done" in call(folder, "run", "de.study")
+
+
+@click.command()
+@click.option("--resources", type=RESOURCES, multiple=True, callback=merge_resources)
+def shows_resources(resources: dict[str, float] | None) -> None:
+    click.echo(json.dumps(resources))
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ([], None),
+        (["num_gpus=1"], {"num_gpus": 1}),
+        (["num_gpus=1,num_cpus=0.5"], {"num_gpus": 1, "num_cpus": 0.5}),
+        (["num_gpus=1", "a b = 2"], {"num_gpus": 1, "a b": 2}),
+    ],
+)
+def test_resources_are_repeated_or_separated_by_commas(
+    given: list[str], found: dict[str, float] | None
+) -> None:
+    arguments = [word for each in given for word in ("--resources", each)]
+    done = CliRunner().invoke(shows_resources, arguments)
+    assert json.loads(done.stdout) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["num_gpus"], "'num_gpus' is not NAME=NUMBER, such as num_gpus=1."),
+        (["=1"], "'=1' is not NAME=NUMBER"),
+        (["num_gpus=1,"], "'' is not NAME=NUMBER"),
+        (["num_gpus=one"], "'one' is not a number."),
+        (["num_gpus=-1"], "give a number of 0 or more."),
+        (["num_gpus=inf"], "give a number of 0 or more."),
+        (["num_gpus=nan"], "give a number of 0 or more."),
+        (["num_gpus=1,num_gpus=2"], "'num_gpus' is given twice."),
+        (["num_gpus=1", "num_gpus=2"], "'num_gpus' is given twice."),
+    ],
+)
+def test_resources_that_cannot_be_read_are_refused(given: list[str], why: str) -> None:
+    arguments = [word for each in given for word in ("--resources", each)]
+    done = CliRunner().invoke(shows_resources, arguments)
+    assert done.exit_code == 2
+    assert "Invalid value for '--resources': " in done.stderr
+    assert why in done.stderr
+
+
+def test_resources_need_a_cluster(folder: Path) -> None:
+    run = ["run", "a.study", "train.py:objective", "--max-budget", 3, "--resources", "num_gpus=1"]
+    assert "resources are for executor='ray' or Dask" in call(folder, *run, code=2)
+    assert deepband.open_study(folder / "a.study").evaluations == []
 
 
 def test_an_export_is_utf_8_whatever_the_locale_says(folder: Path) -> None:

@@ -159,6 +159,35 @@ def test_resources_of_ray(ray_cluster: None, tmp_path: Path) -> None:
         assert time.monotonic() - start >= 0.1 * len(study.evaluations)
 
 
+def test_resources_from_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from distributed import LocalCluster
+
+    monkeypatch.syspath_prepend(tmp_path)  # workers import the objective from here
+    (tmp_path / "licensed.py").write_text(
+        "space = {'x': (0.0, 1.0)}\ndef train(config, budget): return config['x'] / budget\n"
+    )
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        dashboard_address=":0",
+        silence_logs=50,
+        resources={"licence": 1},
+    ) as cluster:
+        executor = "dask://" + cluster.scheduler_address.removeprefix("tcp://")
+        command = [sys.executable, "-m", "deepband", "run", "a.study", "licensed.py:train"]
+        command += ["--max-budget", "3", "--executor", executor, "--resources"]
+        refused, done = (
+            subprocess.run(
+                [*command, given], cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            for given in ("licence=2", "licence=1")
+        )
+    assert refused.returncode == 2
+    assert "no Dask worker has the resources {'licence': 2}" in refused.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "run 0, max_budget 3: done" in done.stdout
+
+
 def test_a_dask_worker_that_is_killed(dask: Any, tmp_path: Path) -> None:
     ledger, place = tmp_path / "ledger", tmp_path / "a.study"
     found = run_both(place, make_objective(ledger, trap="kill"), executor=dask)

@@ -568,6 +568,22 @@ def test_a_broken_pool_is_nobodys_verdict(tmp_path: Path) -> None:
     assert all(each.loss is not None for each in study.evaluations)
 
 
+def test_a_forked_worker_can_be_terminated() -> None:
+    """Though it inherits the handlers by which its driver ends gently."""
+
+    def terminated(config: dict[str, Any], budget: float) -> float:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return loss(config, budget)
+
+    study = open_study()
+    with (
+        ProcessPoolExecutor(2, get_context("fork")) as pool,
+        pytest.raises(DeepbandError, match="BrokenProcessPool"),
+    ):
+        study.optimize(terminated, executor=pool)
+    assert not study.evaluations
+
+
 def test_ctrl_c_is_no_verdict_of_a_worker(tmp_path: Path) -> None:
     """A terminal interrupts all processes of a group."""
     script = tmp_path / "script.py"

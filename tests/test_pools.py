@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from aftermath import check_folder, check_processes
 from deepband import export
 from deepband.outbox import Outbox
 from driving import wait_until
-from torture import MARK, Place, fork_servers, processes_of, workers_of
+from torture import MARK, Place, end_all, fork_servers, workers_of
 
 TRAIN = """
 import os, time
@@ -47,9 +46,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     (tmp_path / "train.py").write_text(TRAIN)
     place = Place(tmp_path)
     yield place
-    for pid in processes_of(place.study):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    end_all(place.study)
 
 
 def start(place: Place, objective: str) -> subprocess.Popen[bytes]:

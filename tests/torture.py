@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,8 @@ class Place:
     """Where a study and its ledger are."""
 
     folder: Path
+    ledger_folder: Path | None = None
+    """Another one, if it is."""
 
     @property
     def study(self) -> Path:
@@ -47,11 +50,14 @@ class Place:
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(self.folder / "ledger")
+        return Ledger((self.ledger_folder or self.folder) / "ledger")
 
 
-def start(place: Place, name: str, pace: float = PACE) -> subprocess.Popen[bytes]:
-    command = [sys.executable, killing.__file__, str(place.study)]
+def start(
+    place: Place, name: str, pace: float = PACE, enter: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """A driver; `enter` is the command that runs it somewhere else."""
+    command = [*enter, sys.executable, killing.__file__, str(place.study)]
     command += [str(place.ledger.path), name, str(pace)]
     return subprocess.Popen(command, env={**os.environ, MARK: str(place.study)})
 
@@ -78,9 +84,7 @@ def torture(place: Place, name: str, most: int, moment: random.Random) -> Tally:
         while not run_and_kill(place, name, most, moment, tally):
             pass
     finally:
-        for pid in processes_of(place.study):  # when the test itself fails or is interrupted
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        end_all(place.study)
     return tally
 
 
@@ -176,6 +180,13 @@ def processes_of(study: Path) -> dict[int, str]:
             if f"{MARK}={study}".encode() in (entry / "environ").read_bytes().split(b"\0"):
                 found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
     return found
+
+
+def end_all(study: Path) -> None:
+    """Kill what is left of a study when a test fails or is interrupted."""
+    for pid in processes_of(study):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def fork_servers(driver: int, study: Path) -> list[int]:

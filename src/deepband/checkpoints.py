@@ -28,7 +28,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from deepband.errors import InputError
+from deepband.errors import InputError, StorageError
 from deepband.facts import JobKey
 from deepband.schedule import Schedule
 from deepband.state import State
@@ -96,6 +96,7 @@ class Checkpoints:
 
         A checkpoint without a recorded result is what an interrupted attempt had saved, too.
         """
+        self._refuse_links(self.attempts / "any", self.path(key))
         self.attempts.mkdir(parents=True, exist_ok=True)
         partial = self.attempts / _attempt_name(key, PARTIAL)
         for left in [self.path(key), *self._left(key)]:
@@ -113,14 +114,17 @@ class Checkpoints:
         source, path = self.attempts / attempt, self.path(key)
         if _attempt_key(attempt) != key or not _manifest(source).is_file():
             return
-        abandon(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        source.rename(path)
+        self._refuse_links(source, path)
+        if source.is_dir():  # else it was renamed before a crash
+            abandon(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            source.rename(path)
         _manifest(source).rename(_manifest(path))
 
     def discard(self, key: JobKey) -> None:
         """Remove all that is kept of a config on a rung."""
         path = self.path(key)
+        self._refuse_links(path)
         abandon(path)
         for folder in path.parents[:2]:
             with suppress(OSError):  # it holds something else
@@ -128,6 +132,7 @@ class Checkpoints:
 
     def sweep(self, is_wanted: Callable[[JobKey], bool]) -> None:
         """Remove what attempts left at jobs whose results nobody waits for any more."""
+        self._refuse_links(self.attempts / "any")
         for name in self._names():
             key = _attempt_key(name)
             if key is not None and not is_wanted(key):
@@ -137,9 +142,12 @@ class Checkpoints:
         """Whether a checkpoint is there, and is what it was when its job finished."""
         path = self.path(key)
         try:
-            sealed = json.loads(_manifest(path).read_text())
-            return not path.is_symlink() and bool(sealed == _digests(path))
-        except (OSError, ValueError):
+            self._refuse_links(path / "any")
+            manifest = _manifest(path)
+            if manifest.is_symlink() or not manifest.is_file():  # a FIFO would never end
+                return False
+            return bool(json.loads(manifest.read_text()) == _digests(path))
+        except (OSError, ValueError, RecursionError, StorageError):
             return False
 
     def nearest(self, key: JobKey, rungs: Collection[int]) -> int | None:
@@ -167,6 +175,19 @@ class Checkpoints:
         names = [name for name in self._names() if _attempt_key(name) == key and name != partial]
         folders = [self.attempts / name for name in names if not name.endswith(ENDINGS)]
         return sorted(folders, key=lambda folder: folder.lstat().st_mtime_ns)
+
+    def _refuse_links(self, *places: Path) -> None:
+        """Raise for a link among the folders above these places: the study may come from somebody
+        else, and what is removed or written behind a link is not ours."""
+        files = self.folder.parents[1]
+        for place in places:
+            for folder in place.parents[: len(place.relative_to(files).parts) - 1]:
+                if folder.is_symlink():
+                    raise StorageError(
+                        folder,
+                        "is a symbolic link within the study's folder. Checkpoints are not kept "
+                        "behind links: remove it, and move the whole folder instead.",
+                    )
 
     def _names(self) -> list[str]:
         try:

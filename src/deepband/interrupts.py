@@ -30,6 +30,7 @@ class Interrupts:
         self._breakable = False
         self._deadline: threading.Timer | None = None
         self._former: dict[signal.Signals, Any] = {}
+        self._process = os.getpid()
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
@@ -73,6 +74,9 @@ class Interrupts:
             self._breakable = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:
+            self._handle_in_child(number)
+            return
         self.count += 1
         if number == signal.SIGTERM and self._deadline is None:
             again = (os.getpid(), signal.SIGINT)
@@ -83,6 +87,13 @@ class Interrupts:
             os._exit(CODE)
         if self.count == 2 and self._breakable:
             raise KeyboardInterrupt
+
+    def _handle_in_child(self, number: int) -> None:
+        """A worker that a pool forked has inherited these handlers. Ctrl-C is for the driver, but a
+        pool that breaks waits until the workers to which it has sent SIGTERM have ended."""
+        if number == signal.SIGTERM:
+            signal.signal(signal.SIGTERM, self._former[signal.SIGTERM])
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def check() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +19,10 @@ from deepband.texts import printable
 USAGE, HELD, INTERRUPTED = 2, 75, 130
 SQLITE = b"SQLite format 3\0"
 Command = Callable[..., None]
+if TYPE_CHECKING:
+    _Number = click.ParamType[int | float]
+else:  # it takes no type before click 8.4
+    _Number = click.ParamType
 
 
 class Commands(click.Group):
@@ -42,7 +48,7 @@ def main() -> None:
     """
 
 
-class BudgetType(click.ParamType[int | float]):
+class BudgetType(_Number):
     """A number as it is written: whole if it looks so, else a decimal."""
 
     name = "number"
@@ -56,7 +62,40 @@ class BudgetType(click.ParamType[int | float]):
             self.fail(f"{value!r} is not a number.", param, ctx)
 
 
+class ResourcesType(click.ParamType[list[tuple[str, float]]]):
+    """What each job needs of a cluster: NAME=NUMBER, or several of them with commas."""
+
+    name = "name=number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[tuple[str, float]]:
+        found = []
+        for each in str(value).split(","):
+            name, _, number = (part.strip() for part in each.partition("="))
+            if not name or not number:
+                self.fail(f"{each!r} is not NAME=NUMBER, such as num_gpus=1.", param, ctx)
+            amount = BUDGET.convert(number, param, ctx)
+            if not 0 <= amount < math.inf:
+                self.fail(f"{each!r}: give a number of 0 or more.", param, ctx)
+            found.append((name, amount))
+        return found
+
+
+def merge_resources(
+    ctx: click.Context, param: click.Parameter, given: Sequence[list[tuple[str, float]]]
+) -> dict[str, float] | None:
+    """An option that may be repeated, as one mapping; None if it is left out."""
+    found: dict[str, float] = {}
+    for name, amount in chain.from_iterable(given):
+        if name in found:
+            raise click.BadParameter(f"{name!r} is given twice.", ctx, param)
+        found[name] = amount
+    return found or None
+
+
 BUDGET = BudgetType()
+RESOURCES = ResourcesType()
 PATH = click.Path(path_type=Path)
 
 study_argument = click.argument("study", type=PATH)

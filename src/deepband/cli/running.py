@@ -16,9 +16,11 @@ from deepband.checkpoints import KEEP, read_keep, retraining_cost, superfluous
 from deepband.cli.group import (
     BUDGET,
     PATH,
+    RESOURCES,
     deepening_options,
     json_option,
     main,
+    merge_resources,
     open_existing,
     study_argument,
 )
@@ -46,6 +48,13 @@ from deepband.study import Study
 @click.option("--keep", default="newest", show_default=True, help=f"Checkpoints: {KEEP}.")
 @click.option("--workers", type=int, help="Processes to run in, or jobs at once.  [default: 1]")
 @click.option("--executor", help="dask://host:port, ray or ray://host:port.")
+@click.option(
+    "--resources",
+    type=RESOURCES,
+    multiple=True,
+    callback=merge_resources,
+    help="What each job needs of Dask or Ray, such as num_gpus=1; may be repeated.",
+)
 @click.option("--timeout", type=float, help="Seconds that an evaluation may take.")
 @click.option("--retries", type=int, default=1, show_default=True, help="For lost workers.")
 @click.option("--no-wait", is_flag=True, help="Give up what workers of a dead driver still run.")
@@ -81,6 +90,7 @@ def run(
     max_budget_limit: float | None,
     strategy: StrategyName | None,
     executor: str | None,
+    resources: dict[str, float] | None,
     ahead: bool,
     ahead_limit: float | None,
     retry_failed: bool,
@@ -110,6 +120,7 @@ def run(
                 function,
                 workers=workers,
                 executor=executor,
+                resources=resources,
                 ahead=ahead or ahead_limit is not None,
                 ahead_limit=ahead_limit,
                 timeout=timeout,
