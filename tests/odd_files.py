@@ -25,7 +25,7 @@ def make_outside(outside: Path) -> Path:
         (outside / name).write_text(SECRET)
     (outside / "empty").touch()
     (outside / "1-1-1").touch()
-    for name in ("jobs", "outbox", "output", "0", "0.partial"):
+    for name in ("jobs", "outbox", "output", "attempts", "0-2-0.partial"):
         (outside / name).mkdir()
         (outside / name / "0-2-0.abcd").write_text(SECRET)
         (outside / name / "0-0-0").write_text(SECRET)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -64,11 +65,14 @@ class Server:
 
 
 @contextmanager
-def serving(place: Path, *more: str) -> Iterator[Server]:
+def serving(
+    place: Path, *more: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """Serve a study or a folder on a free port."""
     command = [sys.executable, "-m", "deepband", "serve", str(place), "--port", "0", *more]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+    variables = {**os.environ, **(environment or {})}
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=variables) as process:
         assert process.stdout
         try:
             yield Server(process.stdout.readline().strip(), process)

@@ -373,3 +373,63 @@ def test_resources_need_a_cluster(folder: Path) -> None:
     run = ["run", "a.study", "train.py:objective", "--max-budget", 3, "--resources", "num_gpus=1"]
     assert "resources are for executor='ray' or Dask" in call(folder, *run, code=2)
     assert deepband.open_study(folder / "a.study").evaluations == []
+
+
+def test_an_export_is_utf_8_whatever_the_locale_says(folder: Path) -> None:
+    with deepband.open_study(
+        folder / "a.study", space={"größe": ["ß", "日本"]}, max_budget=1
+    ) as study:
+        study.optimize(lambda config, budget: 1.0)
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    ascii_only["PYTHONCOERCECLOCALE"] = "0"
+    for arguments in (["export", "a.study", "-o", "out.csv"], ["export", "a.study"]):
+        command = [sys.executable, "-m", "deepband", *arguments]
+        done = subprocess.run(command, cwd=folder, env=ascii_only, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        written = done.stdout or (folder / "out.csv").read_bytes()
+        assert "config.größe" in written.decode()
+
+
+def test_an_export_that_cannot_be_written_leaves_what_was_there(folder: Path, study: Path) -> None:
+    """The shell's limit on the size of files stands for a full disk."""
+    (folder / "out.csv").write_text("what was there\n")
+    names = {path.name for path in folder.iterdir()}
+    for output in ("out.csv", "new.csv"):
+        command = f"ulimit -f 1; trap '' XFSZ; exec {sys.executable} -m deepband export mlp.study"
+        done = subprocess.run(
+            ["bash", "-c", f"{command} -o {output}"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2, done
+        assert f"{output} cannot be written: [Errno 27] File too large" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert (folder / "out.csv").read_text() == "what was there\n"
+    assert {path.name for path in folder.iterdir()} == names
+
+
+def test_an_export_goes_through_links_and_into_devices(folder: Path, study: Path) -> None:
+    (folder / "link.csv").symlink_to("real.csv")
+    call(folder, "export", study, "-o", "link.csv")
+    assert (folder / "link.csv").is_symlink()
+    assert len((folder / "real.csv").read_text().splitlines()) == 23
+    assert len(call(folder, "export", study, "-o", "/dev/stdout").splitlines()) == 23
+
+
+def test_a_name_without_room_for_the_files_beside_it_is_refused(folder: Path) -> None:
+    before = set(folder.iterdir())
+    for name in ("x" * 250, "x" * 248, "ü" * 124):
+        said = call(folder, "run", name, "train.py:objective", "--max-budget", 3, code=1)
+        assert "give one of 247 or less" in said
+    for name in ("x" * 300, "y/" * 3000):
+        assert "there is no study" in call(folder, "status", name, code=2)
+        assert "there is no study or folder" in call(folder, "serve", name, code=2)
+        assert "File name too long" in call(
+            folder, "run", name, "train.py:objective", "--max-budget", 3, code=1
+        )
+    assert {path for path in folder.iterdir() if path.name != "__pycache__"} == before
+    longest = folder / ("x" * 247)
+    call(folder, "run", longest.name, "train.py:objective", "--max-budget", 3)
+    assert deepband.open_study(longest).done

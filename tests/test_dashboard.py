@@ -220,6 +220,51 @@ def test_a_token_is_asked_for_once(place: Path) -> None:
         assert inside.ask("/", headers={"Cookie": pair})[0].status == 303  # to the study
 
 
+TOKEN = "a secret of many words"
+
+
+def test_a_token_comes_from_the_environment_or_a_file(tmp_path: Path, place: Path) -> None:
+    """On the command line, every user of the machine would see it."""
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    from_file = ["--token-file", str(tmp_path / "token")]
+    for given, environment in ((from_file, {}), ([], {"DEEPBAND_TOKEN": TOKEN})):
+        with serving(place, *given, environment=environment) as server:
+            assert server.url.endswith("/?token=a+secret+of+many+words")
+            command = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
+            assert b"secret" not in command
+            assert server.ask("/")[0].status == 403
+            assert server.ask("/?token=a+secret+of+many+words")[0].status == 303
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "message"),
+    [
+        (["--token", TOKEN, "--token-file", "token"], {}, "not both"),
+        (["--token-file", "nothing"], {}, "cannot be read"),
+        (["--token-file", "."], {}, "cannot be read"),
+        (["--token-file", "empty"], {}, "is empty"),
+        (["--token-file", "binary"], {}, "cannot be read"),
+        ([], {"DEEPBAND_TOKEN": "short"}, "guessed"),
+        (["--host", "0.0.0.0"], {"DEEPBAND_TOKEN": ""}, "Put a secret text into DEEPBAND_TOKEN"),
+    ],
+)
+def test_a_token_that_cannot_be_had(
+    given: list[str],
+    environment: dict[str, str],
+    message: str,
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("token").write_text(TOKEN)
+    Path("empty").write_text("\n")
+    Path("binary").write_bytes(b"\xff" * 20)
+    result = CliRunner().invoke(main, ["serve", str(place), *given], env=environment)
+    assert result.exit_code == 2, result.output
+    assert message in result.output
+
+
 # What it tells
 
 

@@ -9,10 +9,17 @@ plain words what is wrong.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import shutil
+import signal
+import sqlite3
+import struct
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +28,11 @@ import pytest
 import deepband
 import odd_files
 from commands import Commands, Ended
+from deepband.orphans import Orphans
+from deepband.outbox import Outbox
+from deepband.storage import codec
+from deepband.storage.checksums import checksum
+from deepband.storage.sidecars import MAGIC
 from odd_files import FILES, FOLDERS, LINKS, SECRET, SPECIAL, Maker, holding, snapshot
 from serving import Server, serving
 
@@ -56,7 +68,7 @@ FILE_PATHS = [
     ["jobs/0-2-0.abcd", "jobs/.1-1-1.abcd", "jobs/0-2-0.inline", "jobs/9999999999-0-0.a", "jobs/a"],
     ["outbox/0-2-0.abcd", "outbox/.0-2-0.abcd", "outbox/0-3-0.abcd", "outbox/a"],
     ["output/0-0-0", "output/0-1-0", "output/0-2-0"],
-    ["-journal"],
+    ["-journal", "-wal", "-shm"],
 ]
 FOLDER_PATHS = ["", "jobs", "outbox", "output"]
 
@@ -65,7 +77,8 @@ class Case(NamedTuple):
     """What is not as it should be in a study's folder."""
 
     paths: tuple[str, ...]
-    """Below that folder; "" is the folder itself, and "-journal" is beside the study."""
+    """Below that folder; "" is the folder itself, and "-journal" is beside the study. ID stands for
+    the id of the study."""
     kind: str
     make: Maker
 
@@ -95,7 +108,25 @@ def place_of(study: Path, path: str) -> Path:
     if path.startswith("-"):
         return study.with_name(study.name + path)
     files = study.with_name(study.name + ".files")
-    return files / path if path else files
+    return files / path.replace("ID", id_of(study)) if path else files
+
+
+def id_of(study: Path) -> str:
+    return deepband.open_study(study).state.created.study
+
+
+def checkpoints_of(study: Path) -> Path:
+    return place_of(study, "checkpoints/ID")
+
+
+def make_outside(study: Path, folder: Path) -> Path:
+    """Somebody's files, among them checkpoints that look like those of the study from whichever
+    folder a link to them stands for."""
+    outside = odd_files.make_outside(folder / "outside")
+    kept = checkpoints_of(study)
+    for part in (kept.parent, kept, kept / "0", kept / "0" / "0", kept / "0" / "0" / "0"):
+        shutil.copytree(part, outside, dirs_exist_ok=True)
+    return outside
 
 
 def put(case: Case, study: Path, outside: Path) -> None:
@@ -103,7 +134,7 @@ def put(case: Case, study: Path, outside: Path) -> None:
     for place in (place_of(study, path) for path in case.paths):
         if place.is_dir():
             shutil.rmtree(place)
-        place.parent.mkdir(exist_ok=True)
+        place.parent.mkdir(exist_ok=True, parents=True)
         place.unlink(missing_ok=True)
         case.make(place, outside)
 
@@ -145,7 +176,7 @@ def work_on(commands: Commands, study: Path) -> list[Ended]:
         commands.run("run", name, "train.py:train"),
         commands.run("quote", name),
         commands.run("checkpoints", name, "--keep", "none"),
-        commands.run("export", name, "-o", f"{name}.csv"),
+        commands.run("export", name, "-o", str(study.with_name("out.csv"))),
         commands.run("status", name, "--json"),
     ]
 
@@ -199,9 +230,167 @@ def study(whole: Path, place: Path) -> Iterator[Path]:
 def test_a_folder_with_anything_in_it_is_safe_to_use(
     case: Case, study: Path, tmp_path: Path, commands: Commands, server: Server
 ) -> None:
-    outside = odd_files.make_outside(tmp_path / "outside")
+    outside = make_outside(study, tmp_path)
     put(case, study, outside)
     before = snapshot(outside)
     check_pages(ask(server, study))
     check_ended(work_on(commands, study))
     assert snapshot(outside) == before
+
+
+def super_journal(place: Path, outside: Path) -> None:
+    """A journal that says to delete a file when it is rolled back: the header of one that changes
+    nothing, and the name of a super-journal (sections 3.1 and 3.2 of SQLite's file format)."""
+    name = str(outside / "secret").encode()
+    pages = place.with_name(place.name.removesuffix("-journal")).stat().st_size // 4096
+    header = MAGIC + struct.pack(">IIIII", 0, 0, pages, 512, 4096)
+    record = struct.pack(">I", 2**30 // 4096 + 1) + name + struct.pack(">II", len(name), sum(name))
+    place.write_bytes(header.ljust(512, b"\0") + record + MAGIC)
+
+
+def test_a_journal_cannot_name_a_file_to_delete(
+    study: Path, tmp_path: Path, commands: Commands, server: Server
+) -> None:
+    outside = odd_files.make_outside(tmp_path / "outside")
+    before = snapshot(outside)
+    super_journal(place_of(study, "-journal"), outside)
+    check_pages(ask(server, study))
+    ended = work_on(commands, study)
+    check_ended(ended)
+    assert all("names another file" in each.output for each in ended)
+    assert snapshot(outside) == before
+
+
+@pytest.mark.parametrize("kind", [*LINKS, *SPECIAL, *FOLDERS, *FILES])
+def test_a_study_file_that_is_anything_else_is_refused(
+    kind: str, study: Path, tmp_path: Path, commands: Commands
+) -> None:
+    outside = odd_files.make_outside(tmp_path / "outside")
+    before = snapshot(outside)
+    study.unlink()
+    ANY_FILE[kind](study, outside)
+    ended = work_on(commands, study)
+    check_ended(ended)
+    assert all(each.code for each in ended)
+    assert snapshot(outside) == before
+
+
+HOSTILE_SQL = {
+    "view": "ALTER TABLE runs RENAME TO r; CREATE VIEW runs AS WITH RECURSIVE forever(n) AS "
+    "(SELECT 1 UNION ALL SELECT n + 1 FROM forever) SELECT n AS run, n AS max_budget, "
+    "n AS strategy, n AS started, n AS checksum FROM forever;",
+    "trigger": "CREATE TRIGGER t AFTER INSERT ON evaluations BEGIN DELETE FROM evaluations; END;",
+    "id": "UPDATE studies SET study = '../../outside';",
+    "absolute id": "UPDATE studies SET study = '/tmp';",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE_SQL)
+def test_a_study_file_with_code_or_an_id_that_is_a_path_is_refused(
+    kind: str, study: Path, commands: Commands, server: Server
+) -> None:
+    with closing(sqlite3.connect(study)) as connection:
+        connection.executescript(HOSTILE_SQL[kind])
+    check_pages(ask(server, study))
+    ended = work_on(commands, study)
+    check_ended(ended)
+    assert all(each.code for each in ended)
+
+
+def test_an_id_that_is_a_path_is_refused_even_with_the_right_checksum(study: Path) -> None:
+    with closing(sqlite3.connect(study, isolation_level=None)) as connection:
+        connection.execute("UPDATE studies SET study = '../../outside'")
+        values = connection.execute(f"SELECT {', '.join(codec.STUDY)} FROM studies").fetchone()
+        connection.execute("UPDATE studies SET checksum = ?", (checksum("studies", values),))
+    with pytest.raises(deepband.StorageError, match="cannot name a folder"):
+        deepband.open_study(study)
+
+
+def test_what_the_user_links_at_the_top_is_used(
+    whole: Path, tmp_path: Path, commands: Commands
+) -> None:
+    """A folder above the study, and the study's folder on another disk."""
+    disk, home = tmp_path / "disk", tmp_path / "home"
+    disk.mkdir()
+    home.mkdir()
+    shutil.copy(whole, home / "a.study")
+    shutil.copytree(f"{whole}.files", disk / "a.study.files")
+    (home / "a.study.files").symlink_to(disk / "a.study.files")
+    (tmp_path / "link").symlink_to(home)
+    ended = work_on(commands, tmp_path / "link" / "a.study")
+    assert [each.code for each in ended] == [0] * len(ended), ended
+    assert (disk / "a.study.files" / "driver.json").exists()
+
+
+def test_a_process_is_ended_only_if_it_holds_the_job(tmp_path: Path) -> None:
+    """The file of a job names an innocent process; another one holds its lock."""
+    outbox = Outbox(tmp_path)
+    outbox.make()
+    with sleeping() as innocent, holding_job(tmp_path) as holder:
+        path = outbox.job_file((0, 0, 0), "abcd")
+        note = json.loads(path.read_text())
+        assert note["pid"] == holder.pid
+        path.write_text(json.dumps({**note, "pid": innocent.pid, "deadline": 0}))
+        orphans = Orphans(outbox)
+        assert orphans.keys == [(0, 0, 0)]
+        assert orphans.ended() == []  # it is late
+        orphans.give_up()
+        assert innocent.poll() is None
+        assert holder.poll() is None
+        holder.stdin.close()
+        assert holder.wait(60) == 0
+        assert innocent.poll() is None
+
+
+def test_a_worker_that_holds_its_job_is_ended(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path)
+    outbox.make()
+    with holding_job(tmp_path) as holder:
+        Orphans(outbox).give_up()
+        assert holder.wait(60) == -signal.SIGKILL
+
+
+@contextmanager
+def sleeping() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with subprocess.Popen(command, text=True, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def holding_job(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds a job until its input ends."""
+    code = f"""
+import pathlib, sys
+from deepband.outbox import Outbox
+with Outbox(pathlib.Path({str(folder)!r})).hold((0, 0, 0), "abcd", None):
+    print("holds", flush=True)
+    sys.stdin.read()
+"""
+    command, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "holds\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("kind", ANY_FILE)
+def test_who_holds_a_study_is_told_whatever_the_file_says(
+    kind: str, study: Path, tmp_path: Path, commands: Commands
+) -> None:
+    outside = odd_files.make_outside(tmp_path / "outside")
+    with deepband.open_study(study) as opened:
+        opened.lock()
+        put(Case(("driver.json",), kind, ANY_FILE[kind]), study, outside)
+        ended = commands.run("run", str(study), "train.py:train")
+    assert (ended.code, ended.trace) == (75, "")
+    assert "held by another process" in ended.output
+    assert SECRET not in ended.output

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +15,11 @@ from deepband.records import Evaluation
 from deepband.state import State
 from deepband.texts import printable
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a cell begins that a spreadsheet would compute."""
+FORMULA = "=+\\-@\uff1d\uff0b\uff0d\uff20"
+"""How a cell begins that a spreadsheet would compute; some accept the full-width signs, too."""
+COMPUTED = re.compile(rf"(^|;)(?=[\s\"]*[{FORMULA}]|[\t\r])")
+"""Where such a cell begins in a text: also after a semicolon, at which a spreadsheet of many
+countries divides a line, whatever the quotes say."""
 PLAIN = ["bracket", "index", "rung", "budget", "run", "loss", "value", "error", "seconds"]
 PLAIN += ["resumed_from"]
 """The columns that every table has, named as in an Evaluation."""
@@ -53,7 +57,7 @@ def jsonl(state: State) -> Iterator[str]:
 
 def table(state: State) -> Iterator[str]:
     """A csv table: a header, then a line an evaluation, with a column for every parameter and
-    metric. Texts that a spreadsheet would take for a formula are quoted by an apostrophe."""
+    metric. An apostrophe is put before what a spreadsheet would take for a formula."""
     header, rows = cells(state)
     yield _csv(header)
     yield from map(_csv, rows)
@@ -106,5 +110,4 @@ def _csv(cells: list[Any]) -> str:
 def _cell(value: object) -> object:
     if value is None or isinstance(value, int | float):
         return value
-    text = text_of(value)
-    return f"'{printable(text)}" if text.startswith(FORMULA) else printable(text)
+    return printable(COMPUTED.sub(r"\1'", text_of(value)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -116,7 +117,7 @@ def deepening_options(command: Command) -> Command:
 
 def open_existing(path: Path) -> deepband.Study:
     """A study that is there; it is never made by looking at it."""
-    if not path.exists():
+    if not os.path.exists(path):  # a path that is too long is not there, either
         raise deepband.InputError(f"there is no study {path}. `deepband run` makes one.")
     return deepband.open_study(path)
 
@@ -133,6 +134,22 @@ def output_path(output: Path, study: Path, suffixes: Sequence[str] = ()) -> Path
     if _is_database(output):
         raise deepband.InputError(f"{output} is a study, or another database: give another file.")
     return output
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file whole or leave what was there; raises an OSError if it cannot be written. What a
+    link leads to is replaced, not the link, and a device or a FIFO is written to."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    target = path.resolve()
+    made = target.with_name(f".deepband-{os.getpid()}")
+    try:
+        made.write_bytes(content)
+        made.replace(target)
+    except OSError:
+        made.unlink(missing_ok=True)
+        raise
 
 
 def _is_database(path: Path) -> bool:

@@ -22,6 +22,7 @@ from deepband.cli.group import (
     open_existing,
     output_path,
     study_argument,
+    write_output,
 )
 from deepband.cli.text import describe, describe_forecasts, describe_status, say, say_json
 from deepband.errors import InputError
@@ -151,12 +152,12 @@ def export(study: Path, kind: str, canonical: bool, output: Path | None) -> None
     """
     state = open_existing(study).state
     lines = exporting.canonical(state) if canonical else exporting.FORMATS[kind](state)
-    text = "".join(f"{line}\n" for line in lines)
+    content = "".join(f"{line}\n" for line in lines).encode()  # whatever the locale says
     if output is None:
-        click.echo(text, nl=False)
+        click.echo(content, nl=False)
         return
     try:
-        output_path(output, study).write_text(text)
+        write_output(output_path(output, study), content)
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error}.") from error
 

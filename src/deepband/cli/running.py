@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -102,7 +103,7 @@ def run(
     its space from the module's `space`, or from --space.
     """
     given = load_space(space) if space else None
-    named = deepband.open_study(study).objective if study.exists() else None
+    named = deepband.open_study(study).objective if os.path.exists(study) else None
     text = objective or named
     if text is None:
         raise InputError(f"what is evaluated? {study} names no objective: give FILE.py:FUNCTION.")

@@ -48,15 +48,28 @@ def plot(study: Path, kind: str, output: Path | None, others: tuple[Path, ...]) 
     default=8377,
     help="0 takes a free one.  [default: 8377]",
 )
-@click.option("--token", help="A secret that the first visit must show.")
+@click.option(
+    "--token",
+    help="A secret that the first visit must show. Others on this machine "
+    "see it in the list of processes: better set DEEPBAND_TOKEN or give --token-file.",
+)
+@click.option("--token-file", type=PATH, help="A file that holds the secret.")
 @click.option("--name", "names", multiple=True, help="Another host name it is reached by.")
-def serve(place: Path, host: str, port: int, token: str | None, names: tuple[str, ...]) -> None:
+def serve(
+    place: Path,
+    host: str,
+    port: int,
+    token: str | None,
+    token_file: Path | None,
+    names: tuple[str, ...],
+) -> None:
     """A live page of a study, or of all *.study files of a folder.
 
-    It only looks. On an address that other machines reach it needs --token, because whoever reaches
-    it would see every config, result and worker output.
+    It only looks. On an address that other machines reach it needs a token, because whoever reaches
+    it would see every config, result and worker output. The token is taken from --token,
+    --token-file or the environment variable DEEPBAND_TOKEN, in this order.
     """
-    serving.serve(place, host, port, token, names, say)
+    serving.serve(place, host, port, serving.read_token(token, token_file), names, say)
 
 
 @main.command()

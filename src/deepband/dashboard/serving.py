@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,6 +14,8 @@ from deepband.errors import DeepbandError, InputError
 
 ANY = ("0.0.0.0", "::")
 LOCAL = ("127.0.0.1", "localhost", "::1")
+VARIABLE = "DEEPBAND_TOKEN"
+"""Where a token is looked for that is not given."""
 FEWEST = 16
 """Characters of a token."""
 
@@ -53,6 +56,21 @@ def serve(
         server.run(sockets=[listener])
 
 
+def read_token(given: str | None, file: Path | None) -> str | None:
+    """The token that is given, or is in a file, or in the environment; None if there is none."""
+    if given is not None and file is not None:
+        raise InputError("give --token or --token-file, not both.")
+    if file is None:
+        return given if given is not None else os.environ.get(VARIABLE) or None
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise InputError(f"the token file {file} cannot be read: {error}.") from error
+    if not token:
+        raise InputError(f"the token file {file} is empty: write a secret text into it.")
+    return token
+
+
 def check_safe(host: str, token: str | None) -> None:
     """Refuse to show studies to a whole network by accident."""
     if token is not None and len(token) < FEWEST:
@@ -60,8 +78,8 @@ def check_safe(host: str, token: str | None) -> None:
     if token is None and not is_local(host):
         raise InputError(
             f"{host} can be reached from other machines, and whoever reaches it sees every config, "
-            "result and worker output. Give --token with a secret text, or leave --host out and "
-            "come through an SSH tunnel."
+            f"result and worker output. Put a secret text into {VARIABLE} or a --token-file, or "
+            "leave --host out and come through an SSH tunnel."
         )
 
 

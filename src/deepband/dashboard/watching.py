@@ -113,7 +113,7 @@ class Watchlist:
     """The studies that are shown: one file, or all `*.study` of a folder."""
 
     def __init__(self, place: Path) -> None:
-        if not place.exists():
+        if not os.path.exists(place):
             raise InputError(f"there is no study or folder {place}.")
         self.place = Path(os.path.abspath(place))
         self._watched: dict[Path, Watched] = {}

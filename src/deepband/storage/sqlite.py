@@ -37,6 +37,7 @@ class SqliteStorage:
 
     def __init__(self, path: str | os.PathLike[str], looks_only: bool = False) -> None:
         self.path = read_path(path)
+        check_name(self.path)
         self._looks_only = looks_only
         self.files = plain_files.files_folder(self.path)
         self._lock = FileLock(
@@ -155,7 +156,6 @@ class SqliteStorage:
                 "is a symbolic link. It may lead to a folder of the same name only: move the study "
                 "with its folder instead.",
             )
-        check_name(self.path)
         check_sides(self.path)
         if self._journal.exists() and not self.path.exists():
             raise StorageError(
