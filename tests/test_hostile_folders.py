@@ -337,7 +337,7 @@ def test_a_process_is_ended_only_if_it_holds_the_job(tmp_path: Path) -> None:
         orphans.give_up()
         assert innocent.poll() is None
         assert holder.poll() is None
-        holder.stdin.close()
+        holder.communicate()  # closes its standard input
         assert holder.wait(60) == 0
         assert innocent.poll() is None
 
