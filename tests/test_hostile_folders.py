@@ -69,8 +69,13 @@ FILE_PATHS = [
     ["outbox/0-2-0.abcd", "outbox/.0-2-0.abcd", "outbox/0-3-0.abcd", "outbox/a"],
     ["output/0-0-0", "output/0-1-0", "output/0-2-0"],
     ["-journal", "-wal", "-shm"],
+    ["checkpoints/ID/0/0/0.json"],
+    ["checkpoints/ID/attempts/0-2-0.abcd", "checkpoints/ID/attempts/0-2-0.partial"],
+    ["checkpoints/ID/attempts/0-2-0.abcd.json", "checkpoints/ID/attempts/a"],
 ]
-FOLDER_PATHS = ["", "jobs", "outbox", "output"]
+FOLDER_PATHS = ["", "jobs", "outbox", "output", "checkpoints", "checkpoints/ID"]
+FOLDER_PATHS += ["checkpoints/ID/0", "checkpoints/ID/0/0", "checkpoints/ID/0/0/0"]
+FOLDER_PATHS += ["checkpoints/ID/attempts"]
 
 
 class Case(NamedTuple):
@@ -337,8 +342,7 @@ def test_a_process_is_ended_only_if_it_holds_the_job(tmp_path: Path) -> None:
         orphans.give_up()
         assert innocent.poll() is None
         assert holder.poll() is None
-        assert holder.stdin
-        holder.stdin.close()
+        holder.communicate()  # closes its standard input
         assert holder.wait(60) == 0
         assert innocent.poll() is None
 
