@@ -399,3 +399,21 @@ def test_who_holds_a_study_is_told_whatever_the_file_says(
     assert (ended.code, ended.trace) == (75, "")
     assert "held by another process" in ended.output
     assert SECRET not in ended.output
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("checkpoints", "link_to_folder"), ("checkpoints/ID/0/0/0.json", "fifo"), ("jobs", "fifo")],
+)
+def test_a_report_reads_nothing_but_the_study(
+    path: str, kind: str, study: Path, tmp_path: Path, commands: Commands
+) -> None:
+    outside = make_outside(study, tmp_path)
+    before = snapshot(outside)
+    assert commands.run("run", str(study), "train.py:train").code == 0  # else there is no quote
+    put(Case((path,), kind, ANY_FILE[kind]), study, outside)
+    ended = commands.run("report", str(study), "-o", str(tmp_path / "report.html"))
+    check_ended([ended])
+    assert ended.code == 0
+    assert SECRET not in (tmp_path / "report.html").read_text()
+    assert snapshot(outside) == before
