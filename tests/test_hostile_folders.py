@@ -190,6 +190,7 @@ def work_on(commands: Commands, study: Path) -> list[Ended]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "train.py").write_text(TRAIN)
+    (folder / "served").mkdir()
     return folder
 
 
@@ -215,7 +216,6 @@ def whole(place: Path, commands: Commands) -> Path:
 
 @pytest.fixture(scope="module")
 def server(place: Path) -> Iterator[Server]:
-    (place / "served").mkdir()
     with serving(place / "served") as running:
         yield running
 
