@@ -69,8 +69,13 @@ FILE_PATHS = [
     ["outbox/0-2-0.abcd", "outbox/.0-2-0.abcd", "outbox/0-3-0.abcd", "outbox/a"],
     ["output/0-0-0", "output/0-1-0", "output/0-2-0"],
     ["-journal", "-wal", "-shm"],
+    ["checkpoints/ID/0/0/0.json"],
+    ["checkpoints/ID/attempts/0-2-0.abcd", "checkpoints/ID/attempts/0-2-0.partial"],
+    ["checkpoints/ID/attempts/0-2-0.abcd.json", "checkpoints/ID/attempts/a"],
 ]
-FOLDER_PATHS = ["", "jobs", "outbox", "output"]
+FOLDER_PATHS = ["", "jobs", "outbox", "output", "checkpoints", "checkpoints/ID"]
+FOLDER_PATHS += ["checkpoints/ID/0", "checkpoints/ID/0/0", "checkpoints/ID/0/0/0"]
+FOLDER_PATHS += ["checkpoints/ID/attempts"]
 
 
 class Case(NamedTuple):
@@ -185,6 +190,7 @@ def work_on(commands: Commands, study: Path) -> list[Ended]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "train.py").write_text(TRAIN)
+    (folder / "served").mkdir()
     return folder
 
 
@@ -210,7 +216,6 @@ def whole(place: Path, commands: Commands) -> Path:
 
 @pytest.fixture(scope="module")
 def server(place: Path) -> Iterator[Server]:
-    (place / "served").mkdir()
     with serving(place / "served") as running:
         yield running
 
@@ -394,3 +399,21 @@ def test_who_holds_a_study_is_told_whatever_the_file_says(
     assert (ended.code, ended.trace) == (75, "")
     assert "held by another process" in ended.output
     assert SECRET not in ended.output
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("checkpoints", "link_to_folder"), ("checkpoints/ID/0/0/0.json", "fifo"), ("jobs", "fifo")],
+)
+def test_a_report_reads_nothing_but_the_study(
+    path: str, kind: str, study: Path, tmp_path: Path, commands: Commands
+) -> None:
+    outside = make_outside(study, tmp_path)
+    before = snapshot(outside)
+    assert commands.run("run", str(study), "train.py:train").code == 0  # else there is no quote
+    put(Case((path,), kind, ANY_FILE[kind]), study, outside)
+    ended = commands.run("report", str(study), "-o", str(tmp_path / "report.html"))
+    check_ended([ended])
+    assert ended.code == 0
+    assert SECRET not in (tmp_path / "report.html").read_text()
+    assert snapshot(outside) == before

@@ -46,16 +46,10 @@ def opened_folder(root: Path, *names: str, make: bool = False) -> Iterator[int]:
 
     Raises an OSError when anything on the way is a link or not a folder.
     """
-    if make:
-        with suppress(FileExistsError):
-            os.mkdir(root)
-    descriptor = _enter(root)
+    descriptor = _enter(root, None, make)
     try:
-        for depth, name in enumerate(names, start=1):
-            if make:
-                with suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=descriptor)
-            inner = _enter(root.joinpath(*names[:depth]), descriptor)
+        for depth in range(1, len(names) + 1):
+            inner = _enter(root.joinpath(*names[:depth]), descriptor, make)
             os.close(descriptor)
             descriptor = inner
         yield descriptor
@@ -87,10 +81,13 @@ def create_file(root: Path, *names: str) -> int:
     """A descriptor of a new, empty file, open for reading and writing. Whatever had its name is
     unlinked and not written to: it may be a link to somebody's file."""
     *folders, name = names
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE
     with opened_folder(root, *folders, make=True) as folder:
-        with suppress(FileNotFoundError):
+        try:
+            return os.open(name, flags, 0o644, dir_fd=folder)
+        except FileExistsError:
             os.unlink(name, dir_fd=folder)
-        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, 0o644, dir_fd=folder)
+        return os.open(name, flags, 0o644, dir_fd=folder)
 
 
 def file_names(root: Path, *names: str) -> list[str]:
@@ -110,12 +107,19 @@ def remove_file(root: Path, *names: str) -> None:
             os.unlink(name, dir_fd=folder)
 
 
-def _enter(path: Path, above: int | None = None) -> int:
+def _enter(path: Path, above: int | None, make: bool) -> int:
+    """A descriptor of a folder, by its whole path or from the folder above it."""
+    place = path if above is None else path.name
     try:
-        return os.open(path if above is None else path.name, _FOLDER, dir_fd=above)
+        return os.open(place, _FOLDER, dir_fd=above)
+    except FileNotFoundError:
+        if not make:
+            raise
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise OSError(
-                error.errno, "it is a symbolic link or not a folder", str(path)
-            ) from error
+            problem = "it is a symbolic link or not a folder"
+            raise OSError(error.errno, problem, str(path)) from error
         raise
+    with suppress(FileExistsError):  # another process was faster
+        os.mkdir(place, dir_fd=above)
+    return _enter(path, above, make=False)

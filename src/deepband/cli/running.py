@@ -27,7 +27,7 @@ from deepband.cli.group import (
 from deepband.cli.loading import load_objective, load_space
 from deepband.cli.progress import Progress
 from deepband.cli.text import describe, say, say_json
-from deepband.errors import InputError
+from deepband.errors import InputError, StorageError
 from deepband.quote import OUTSIDE
 from deepband.samplers import SAMPLERS
 from deepband.strategies import FRUGAL, NAMES, StrategyName
@@ -200,8 +200,12 @@ def checkpoints(study: Path, keep: str | None, as_json: bool) -> None:
             _say_retraining(extra)
         else:
             say("there are no checkpoints")
-        for key in removed:
-            opened.checkpoints.discard(key)
+        try:
+            for key in removed:
+                opened.checkpoints.discard(key)
+        except OSError as error:
+            folder = opened.checkpoints.folder
+            raise StorageError(folder, f"not all can be removed: {error}.") from error
 
 
 @main.command()

@@ -82,10 +82,7 @@ class FuturesExecutor:
         self._folder = outbox.folder.resolve()
         self._outbox = outbox
         self._probe = f".driver-{secrets.token_hex(8)}"
-        for name in file_names(self._folder):
-            if name.startswith(".driver-"):  # of a driver that was killed
-                remove_file(self._folder, name)
-        os.close(create_file(self._folder, self._probe))
+        self._make_probe()
         self._pending: dict[Future[Any], _Pending] = {}
         self._given_up: set[Future[Any]] = set()
         """Tasks that may still take the place of others."""
@@ -96,6 +93,15 @@ class FuturesExecutor:
         """Whether the pool answers no more, though its workers may still be running tasks."""
         self._shared = False
         """Whether any worker was seen to use the study's folder."""
+
+    def _make_probe(self) -> None:
+        try:
+            for name in file_names(self._folder):
+                if name.startswith(".driver-"):  # of a driver that was killed
+                    remove_file(self._folder, name)
+            os.close(create_file(self._folder, self._probe))
+        except OSError as error:
+            raise StorageError(self._folder, f"cannot be written: {error}.") from error
 
     @property
     def free(self) -> int:
@@ -166,7 +172,8 @@ class FuturesExecutor:
         for future, pending in self._pending.items() if not self._broken else ():
             self._disown(pending)
             future.cancel()
-        (self._folder / self._probe).unlink(missing_ok=True)
+        with suppress(OSError):  # the next driver removes it
+            (self._folder / self._probe).unlink(missing_ok=True)
         self.pool.close()
 
     def _answered(self, future: Future[Any], pending: _Pending) -> Ended:
@@ -188,7 +195,7 @@ class FuturesExecutor:
         """A task without an answer: perhaps it left its result before its worker died."""
         order = pending.order
         attempt = self._outbox.get(order.task.job.key, order.token)
-        self._outbox.job_file(order.task.job.key, order.token).unlink(missing_ok=True)
+        self._disown(pending)
         return Ended(order.task, attempt, None if attempt else reason)
 
     def _overdue(self) -> list[Ended]:
@@ -229,7 +236,8 @@ class FuturesExecutor:
     def _disown(self, pending: _Pending) -> None:
         """Want a task's result no more: a worker without its job file leaves none."""
         order = pending.order
-        self._outbox.job_file(order.task.job.key, order.token).unlink(missing_ok=True)
+        with suppress(OSError):  # then a result may come that nobody takes
+            self._outbox.job_file(order.task.job.key, order.token).unlink(missing_ok=True)
 
 
 def _broken(error: Exception) -> DeepbandError:

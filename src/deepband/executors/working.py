@@ -195,5 +195,6 @@ def _copy(reader: int, file: FileIO, path: Path, done: threading.Event) -> None:
         with suppress(OSError):
             file.write(note + tail)
     os.close(reader)
-    if path.is_file() and path.stat().st_size == 0:
-        path.unlink(missing_ok=True)
+    with suppress(OSError):  # then an empty file stays
+        if path.is_file() and path.stat().st_size == 0:
+            path.unlink(missing_ok=True)
