@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
 
@@ -23,6 +24,8 @@ class Progress:
         self.tally = Tally()
         self.modes: Counter[str] = Counter()
         self.studies = 0
+        self.mode = ""
+        """The one that is being tortured."""
         self._capsys = capsys
         self._log = os.environ.get("DEEPBAND_SOAK_LOG")
 
@@ -37,9 +40,14 @@ class Progress:
         traceback: TracebackType | None,
     ) -> None:
         violated = kind is not None and issubclass(kind, AssertionError)
-        ending = "finished" if kind is None else f"stopped by {kind.__name__}: {error}"
+        ending = "finished" if kind is None else f"stopped by {kind.__name__} in {self.mode}"
         modes = ", ".join(f"{name} {count}" for name, count in self.modes.items())
         self._say(f"{ending}; {self._reached()}; violations {int(violated)}; by mode: {modes}")
+
+    def through(self, names: Iterable[str]) -> Iterator[str]:
+        """These modes, noting which one is next."""
+        for self.mode in names:
+            yield self.mode
 
     def add(self, name: str, tally: Tally) -> None:
         self.studies += 1

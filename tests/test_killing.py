@@ -86,7 +86,8 @@ def test_thousands_of_kills_in_every_mode(
     """The modes in rotation. What has been reached is appended to the file DEEPBAND_SOAK_LOG."""
     kills = int(os.environ.get("DEEPBAND_SOAK_KILLS", "10000"))
     with Progress(kills, capsys) as progress:
-        for name, tally in rounds(tmp_path, itertools.cycle(MODES), kills, expected):
+        modes = progress.through(itertools.cycle(MODES))
+        for name, tally in rounds(tmp_path, modes, kills, expected):
             progress.add(name, tally)
 
 

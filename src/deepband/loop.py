@@ -316,11 +316,14 @@ class Loop:
                     self.checkpoints.accept(attempt.job.key, attempt.saved)
 
     def _sweep(self) -> None:
-        """Remove what attempts saved at jobs that the run does not wait for any more."""
+        """Remove what attempts saved at jobs that nobody waits for any more. A job ahead may have
+        left its result while the run ended: the next call takes it in, with its checkpoint."""
         if self.checkpoints:
             state = self.study.state
             with suppress(OSError):
-                self.checkpoints.sweep(lambda key: hyperband.is_open(state, *key))
+                waiting = self.outbox.waiting() if self.outbox else []
+                left = {attempt.job.key for attempt in waiting}
+                self.checkpoints.sweep(lambda key: key in left or hyperband.is_open(state, *key))
 
     def _give_back(self) -> None:
         """Offer again what was asked for and not told."""

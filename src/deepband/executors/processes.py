@@ -35,6 +35,9 @@ SECONDS_TO_SEND = 10.0
 """How long a worker that has let go of its job may take to send the result."""
 STARTS = 3
 """How many workers in a row may die before one of them begins a job."""
+SECONDS_BETWEEN_STARTS = 0.2
+"""A fork server that is being killed refuses connections a moment before the kernel reports its
+death, and only then is another one started."""
 
 
 class ProcessExecutor:
@@ -112,6 +115,7 @@ class _Workers:
                 return WorkerProcess(self._shipped, loads)
             except (OSError, EOFError) as error:
                 reason = f"{type(error).__name__}: {error}"
+                time.sleep(SECONDS_BETWEEN_STARTS)
         raise DeepbandError(
             f"worker processes cannot be started: {reason}. What was recorded is kept; run again "
             "to continue."
