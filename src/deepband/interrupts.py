@@ -85,8 +85,8 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _handle_in_child(self, number: int) -> None:
-        """A worker that a pool forked has inherited these handlers. Ctrl-C is the driver's business,
-        but a pool that breaks waits for workers to end that it has sent SIGTERM."""
+        """A worker that a pool forked has inherited these handlers. Ctrl-C is left to the driver,
+        but a pool that breaks sends its workers SIGTERM and waits for them to end."""
         if number == signal.SIGTERM:
             signal.signal(signal.SIGTERM, self._former[signal.SIGTERM])
             os.kill(os.getpid(), signal.SIGTERM)
