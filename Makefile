@@ -5,17 +5,37 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A clone of https://github.com/slds-lmu/yahpo_data
 YAHPO_DATA ?= $(wildcard ../shared/yahpo_data)
 
-.PHONY: demo test test-all soak check docs bench clean
+# For test-lowest and test-newest: the interpreters to test with.
+OLDEST ?= $(shell $(PYTHON) tools/interpreters.py oldest)
+NEWEST ?= $(shell $(PYTHON) tools/interpreters.py newest)
+LIGHT := -m "not heavy and not soak"
+PARALLEL := -n 2 --dist loadfile
+
+.PHONY: demo test test-all test-lowest test-newest soak check docs bench clean
 
 demo: .venv/demo
 	$(BIN)/deepband demo
 
 test: .venv/test
-	$(BIN)/python -m pytest -m "not heavy and not soak"
+	$(BIN)/python -m pytest $(LIGHT)
 
 # `make test`, then all that it leaves out, and the laws again over many more random inputs.
 test-all: test .venv/test-all .venv-peers/made
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -m "(heavy or hypothesis) and not soak"
+
+# `make test` with the lowest version of every dependency that pyproject.toml declares. Their
+# deprecation warnings are not ours to fix: old packages meet new versions of what they depend on.
+test-lowest: .venv-lowest/made
+	.venv-lowest/bin/python -m pytest $(LIGHT) $(PARALLEL) -W ignore::DeprecationWarning -W ignore::FutureWarning
+
+# `make test` on the newest Python that is installed, or on a given one: make test-newest NEWEST=python3.13
+test-newest:
+	@if $(NEWEST) -c 'import sys; sys.exit(sys.version_info[:2] > ($(shell $(PYTHON) -c 'import sys; print(*sys.version_info[:2], sep=", ")')))'; then \
+		echo "$(NEWEST) is not newer than the $(PYTHON) that \`make test\` uses: nothing more to test."; \
+	else \
+		[ "$$(.venv-newest/bin/python -V 2>&1)" = "$$($(NEWEST) -V)" ] || rm -rf .venv-newest; \
+		$(MAKE) .venv-newest/made && .venv-newest/bin/python -m pytest $(LIGHT) $(PARALLEL); \
+	fi
 
 # Ten thousand kills: hours. With DEEPBAND_SOAK_LOG=FILE what has been reached is appended to a file
 # after every study, and DEEPBAND_SOAK_KILLS sets another number.
@@ -42,7 +62,7 @@ bench: .venv/bench
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/paper.py
 
 clean:
-	rm -rf .venv .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-lowest .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # One stamp a set of extras: made again when the project's dependencies change.
 .venv/made:
@@ -67,6 +87,17 @@ clean:
 
 .venv/check: .venv/made pyproject.toml
 	$(INSTALL) -e '.[test,check]'
+	touch $@
+
+.venv-lowest/made: .venv/test tools/lowest.py pyproject.toml
+	$(OLDEST) -m venv --clear .venv-lowest
+	$(BIN)/python tools/lowest.py test > .venv-lowest/constraints.txt
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-lowest/constraints.txt -e '.[test]'
+	touch $@
+
+.venv-newest/made: pyproject.toml
+	$(NEWEST) -m venv --clear .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	touch $@
 
 # Peers that want an older NumPy than ours. HpBandSter names netifaces, which must be compiled and

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -287,3 +288,56 @@ def test_the_forest_proposes_nothing_twice() -> None:
 def test_points_beyond_an_edge_are_mirrored() -> None:
     given, wanted = [-0.25, 0.5, 1.25, 2.5, -1.5], [0.25, 0.5, 0.75, 0.5, 0.5]
     assert reflected(np.array(given)).tolist() == wanted
+
+
+def large(parameters: int, conditional: bool) -> Space:
+    """A space of floats, integers and choices; with conditions, each choice rules over the two
+    parameters that follow it."""
+    made: list[Any] = []
+    conditions: list[Any] = []
+    for number in range(parameters):
+        name = f"p{number:03}"
+        if number % 3 == 0:
+            made.append(CS.Categorical(name, ["a", "b", "c"]))
+            continue
+        if number % 3 == 1:
+            made.append(CS.Float(name, (1e-4, 1.0), log=True))
+        else:
+            made.append(CS.Integer(name, (1, 1000), log=True))
+        if conditional:
+            conditions.append(CS.EqualsCondition(made[-1], made[number - number % 3], "a"))
+    space = CS.ConfigurationSpace()
+    space.add(*made, *conditions)
+    return Space(space)
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+@pytest.mark.parametrize("parameters", [222, 786])
+def test_the_work_of_tpe_grows_with_the_parameters_and_not_with_their_square(
+    parameters: int, conditional: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each proposal converts each integer a few times, however many other parameters there are."""
+    space, kind, converted = large(parameters, conditional), CS.UniformIntegerHyperparameter, []
+    original = kind.to_value
+
+    def counted(self: Any, vector: Any) -> Any:
+        converted.append(self.name)
+        return original(self, vector)
+
+    monkeypatch.setattr(kind, "to_value", counted)
+    proposed = draw("tpe", space, observed(space, 40), indices=[0, 1])
+    assert len(proposed) == 2
+    assert set(Counter(converted).values()) <= set(range(1, 11))
+
+
+def test_tpe_sees_fewer_observations_of_a_large_space() -> None:
+    from deepband.samplers.tpe import MOST_VALUES, most_shown, thinned
+
+    assert [most_shown(parameters) for parameters in (1, 7, 133, 222, 786)] == [
+        *(300, 300, 300),
+        *(180, 50),
+    ]
+    assert most_shown(10_000) == 25
+    space = large(786, conditional=False)
+    shown = thinned(observed(space, 400), most_shown(786))
+    assert sum(len(each.config) for each in shown) <= MOST_VALUES

@@ -61,10 +61,11 @@ def test_a_slice_of_the_study_is_as_stored() -> None:
     kept = [Row(*row) for row in json.loads(SLICE.read_text())]
     assert len(found) == len(kept) == len(SCENARIOS) * 2 * SEEDS * len(METHODS)
     for ours, theirs in zip(found, kept, strict=True):
-        # Accuracies are as equal as different processors make them.
+        # Accuracies are as equal as processors and versions of ONNX Runtime make them: its numbers
+        # have 24 bits.
         top, best = theirs.accuracy_top, theirs.accuracy_any
         assert ours._replace(accuracy_top=top, accuracy_any=best) == theirs
-        assert (ours.accuracy_top, ours.accuracy_any) == pytest.approx((top, best), abs=1e-6)
+        assert (ours.accuracy_top, ours.accuracy_any) == pytest.approx((top, best), abs=1e-5)
 
 
 @needs_data

@@ -151,7 +151,8 @@ BY_HAND = [
     ("rbv2_xgboost", "37", DART, 0.03, 10, 0.5463486909866333),
 ]
 """Scenario, data set, config, budget, repl, accuracy: the last computed once from the ONNX models
-alone, with both inputs written out number by number."""
+alone, with both inputs written out number by number. Versions of ONNX Runtime, which computes with
+24 bits, differ in the sixth digit."""
 
 
 @needs_data
@@ -160,7 +161,7 @@ def test_the_numbers_of_the_models(
     name: str, instance: str, config: dict[str, Any], budget: float, repl: int, accuracy: float
 ) -> None:
     problem = Scenario(data(), name).problem(instance, repl)
-    assert problem(config, budget) == pytest.approx(accuracy, abs=1e-6)
+    assert problem(config, budget) == pytest.approx(accuracy, abs=1e-5)
 
 
 @needs_data

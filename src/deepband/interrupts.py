@@ -89,8 +89,8 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _handle_in_child(self, number: int) -> None:
-        """A worker that a pool forked has inherited these handlers. Ctrl-C is for the driver, but a
-        pool that breaks waits until the workers to which it has sent SIGTERM have ended."""
+        """A worker that a pool forked has inherited these handlers. Ctrl-C is left to the driver,
+        but a pool that breaks sends its workers SIGTERM and waits for them to end."""
         if number == signal.SIGTERM:
             signal.signal(signal.SIGTERM, self._former[signal.SIGTERM])
             os.kill(os.getpid(), signal.SIGTERM)

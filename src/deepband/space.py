@@ -58,11 +58,11 @@ class Space:
     def __init__(self, given: ConfigurationSpace | Mapping[str, Any]) -> None:
         self.configspace = _configspace(given)
         self._parameters = list(self.configspace.values())
-        self._conditions = [
-            (row, condition)
+        self._conditions = {
+            row: conditions
             for row, name in enumerate(self.configspace)
-            for condition in self.configspace.parent_conditions_of[name]
-        ]
+            if (conditions := self.configspace.parent_conditions_of[name])
+        }
         self._forbidden = self.configspace.forbidden_clauses
 
     @property
@@ -125,12 +125,19 @@ class Space:
         import numpy as np
 
         # Parents stand before their children, so one pass settles chains of conditions.
-        for row, condition in self._conditions:
-            matrix[row, ~condition.satisfied_by_vector_array(matrix)] = np.nan
+        for row in self._conditions:
+            self.settle_row(row, matrix)
         forbidden = np.zeros(matrix.shape[1], dtype=np.bool_)
         for clause in self._forbidden:
             forbidden |= clause.is_forbidden_vector_array(matrix)
         return ~forbidden
+
+    def settle_row(self, row: int, matrix: Matrix) -> None:
+        """Make one parameter NaN where it is inactive, given the parameters before it."""
+        import numpy as np
+
+        for condition in self._conditions.get(row, ()):
+            matrix[row, ~condition.satisfied_by_vector_array(matrix)] = np.nan
 
     def config(self, given: Mapping[str, Any]) -> Config:
         """A user's config as the space would have drawn it: whole, within the ranges, and in plain

@@ -67,15 +67,20 @@ class Points:
         """Points as ConfigSpace has them: positions of choices, whole numbers on their places."""
         whole = np.nan_to_num(points, nan=0.5)  # what is inactive will be so again
         matrix = np.ascontiguousarray(np.clip(whole, 0.0, 1.0).T)
-        sizes, listed = self.sizes[:, None], self.is_listed
-        positions = np.minimum(np.floor(matrix * sizes), sizes - 1)
-        matrix[listed] = positions[listed]
-        for row, parameter in zip(matrix, self.parameters, strict=True):
-            if isinstance(parameter, IntegerHyperparameter):
-                row[:] = parameter.to_vector(parameter.to_value(row))
-            elif isinstance(parameter, Constant):
-                row[:] = parameter.lower_vectorized
+        for number, row in enumerate(matrix):
+            row[:] = self.row(number, row)
         return matrix
+
+    def row(self, number: int, column: Floats) -> Floats:
+        """One parameter of points, as ConfigSpace has it."""
+        parameter, size = self.parameters[number], self.sizes[number]
+        if isinstance(parameter, Constant):
+            return np.full(len(column), parameter.lower_vectorized)
+        if isinstance(parameter, IntegerHyperparameter):
+            return np.asarray(parameter.to_vector(parameter.to_value(column)), dtype=np.float64)
+        if self.is_listed[number]:
+            return np.asarray(np.minimum(np.floor(column * size), size - 1))
+        return column
 
     def filled(self, points: Floats, random: RandomState) -> Floats:
         """Points whose inactive parameters are drawn, so that one can compute with them."""

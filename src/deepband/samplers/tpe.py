@@ -2,9 +2,9 @@
 
 It is shown every config on its highest rung, as far as rungs tell something; a config on a higher
 rung counts as better than one on a lower, as Optuna itself ranks trials that were pruned. Of more
-than 300 it sees the best half of 300 and as many of the others, evenly from the better to the
-worse. It is told ranks, not losses: TPE looks at nothing else, and failures and infinite losses are
-then simply the last on their rung.
+than 300 (fewer in spaces of hundreds of parameters) it sees the best half of 300 and as many of the
+others, evenly from the better to the worse. It is told ranks, not losses: TPE looks at nothing
+else, and failures and infinite losses are then simply the last on their rung.
 
 What it has proposed in a group counts as bad until the group is evaluated (a constant liar), so
 that it does not propose the same again. Parameters that depend on others are asked for as the
@@ -41,6 +41,11 @@ from deepband.space import Space
 
 MOST = 300
 """Observations shown, at most."""
+MOST_VALUES = 40_000
+"""Of all parameters of all observations shown: Optuna's time grows with both. This leaves 300
+observations to spaces of 133 parameters, and 50 to one of 786."""
+LEAST = 25
+"""Observations shown, however many parameters there are."""
 TRIES = 5
 """For a config that no clause forbids, before a place is left to chance."""
 
@@ -49,12 +54,17 @@ def propose(
     space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
 ) -> list[Config | None]:
     points = Points(space)
-    ranked = thinned(pool(observations))
+    ranked = thinned(pool(observations), most_shown(len(points.parameters)))
     if not ranked or points.is_constant.all():
         return [None] * len(indices)
     with _quiet():
         study = _study(points, ranked, int(random.randint(2**31)))
         return [None if is_by_chance(index) else _ask(study, points) for index in indices]
+
+
+def most_shown(parameters: int) -> int:
+    """How many observations are shown of a space with so many parameters."""
+    return max(LEAST, min(MOST, MOST_VALUES // max(1, parameters)))
 
 
 def thinned(ranked: Sequence[Evaluation], most: int = MOST) -> Sequence[Evaluation]:
@@ -114,12 +124,13 @@ def _ask(study: optuna.Study, points: Points) -> Config | None:
 def _suggested(trial: Trial, points: Points) -> Floats:
     """A point whose parameters are asked for as far as the conditions make them active."""
     place = np.full((1, len(points.parameters)), 0.5)
-    for number in np.flatnonzero(~points.is_constant).tolist():
-        matrix = points.matrix(place)
-        points.space.settle(matrix)
-        if not np.isnan(matrix[number, 0]):
+    matrix = points.matrix(place)
+    for number in range(len(points.parameters)):  # parents stand before their children
+        points.space.settle_row(number, matrix)
+        if not (np.isnan(matrix[number, 0]) or points.is_constant[number]):
             value = _suggest(trial, str(number), _distribution(points, number))
             place[0, number] = _place(points, number, value)
+            matrix[number] = points.row(number, place[:, number])
     return place
 
 
