@@ -21,7 +21,7 @@ SOURCE = ROOT / "src" / "deepband"
 
 LAYERS = [
     {"errors"},
-    {"schedule", "facts", "texts", "distributions", "interrupts"},
+    {"schedule", "facts", "texts", "distributions", "interrupts", "threads"},
     {"records", "results", "strategies", "theory", "space"},
     {"runs"},
     {"state"},
