@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def python(code: str, *arguments: object) -> subprocess.Popen[str]:
     """Start another process that runs this code."""
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -506,6 +508,119 @@ def test_a_failed_commit_is_not_half_known(path: Path) -> None:
         study.optimize(lambda config, budget: config["x"])
         assert study.done
         assert known == 4
+
+
+LOCK = """
+    import sqlite3, sys
+    connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+    connection.execute(sys.argv[2])
+    connection.execute("SELECT * FROM studies").fetchall()
+    print("locked", flush=True)
+    sys.stdin.readline()
+    connection.execute("ROLLBACK")
+"""
+
+
+def lock(path: Path, statement: str) -> subprocess.Popen[str]:
+    """Let another program lock a file until it reads a line, or ends."""
+    other = python(LOCK, path, statement)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "locked\n"
+    return other
+
+
+@pytest.mark.parametrize("statement", ["BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+def test_a_driver_waits_for_a_program_that_locks_the_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """A reader has a SHARED lock, others a RESERVED or an EXCLUSIVE one."""
+    monkeypatch.setattr("deepband.storage.connections.BUSY_SECONDS", 0.5)
+    with make(path) as study:
+        job = study.ask()
+        assert job is not None
+        other = lock(path, statement)
+        assert other.stdin is not None
+        shown: list[warnings.WarningMessage] = []
+
+        def release(*warning: Any, **_: Any) -> None:
+            shown.append(warning[0])
+            other.communicate("\n")
+
+        monkeypatch.setattr(warnings, "showwarning", release)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", deepband.BusyWarning)
+            study.tell(job, 0.5)
+    assert len(shown) == 1
+    assert "mlp.study is locked by another program" in str(shown[0])
+    assert [each.loss for each in deepband.open_study(path).evaluations] == [0.5]
+
+
+def test_readers_are_let_in_while_a_driver_waits(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepband.storage.connections.BUSY_SECONDS", 0.5)
+    with make(path) as study:
+        jobs = study.ask_all()
+        other = lock(path, "BEGIN")
+
+        def read(*_: Any, **__: Any) -> None:
+            reader = python("import sys, deepband; deepband.open_study(sys.argv[1])", path)
+            reader.communicate(timeout=60)
+            assert reader.returncode == 0
+            other.communicate("\n")
+
+        monkeypatch.setattr(warnings, "showwarning", read)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", deepband.BusyWarning)
+            study.tell(jobs[0], 0.5)
+        assert len(study.evaluations) == 1
+
+
+WAIT = """
+    import sys, threading, time, deepband
+    from deepband import interrupts
+    from deepband.storage import connections
+    connections.BUSY_SECONDS = 0.0
+    study = deepband.open_study(sys.argv[1])
+    job = study.ask()
+
+    def note():
+        while not any(each.asked for each in interrupts._entered):
+            time.sleep(0.01)
+        print("asked", flush=True)
+
+    threading.Thread(target=note, daemon=True).start()
+    try:
+        if sys.argv[2] == "tell":
+            study.tell(job, 0.5)
+        else:
+            study.optimize(lambda config, budget: 0.5)
+    except KeyboardInterrupt:
+        print("interrupted", len(study.evaluations), flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["tell", "optimize"])
+def test_the_wait_for_a_lock_can_be_interrupted(path: Path, how: str) -> None:
+    make(path).ask_all()  # so that configs are drawn
+    other = lock(path, "BEGIN")
+    driver = python(WAIT, path, how)
+    try:
+        assert driver.stdout is not None
+        assert driver.stderr is not None
+        assert "is locked by another program" in driver.stderr.readline()
+        driver.send_signal(signal.SIGINT)
+        if how == "optimize":  # the first one lets it record what it has
+            assert driver.stdout.readline() == "asked\n"
+            driver.send_signal(signal.SIGINT)
+        out, _ = driver.communicate(timeout=60)
+        assert out == "interrupted 0\n"
+    finally:
+        driver.kill()
+        other.communicate("\n")
+    with deepband.open_study(path) as study:
+        assert study.evaluations == []
+        finish(study, noisy(1))
 
 
 OPEN = """

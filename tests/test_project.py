@@ -21,7 +21,7 @@ SOURCE = ROOT / "src" / "deepband"
 
 LAYERS = [
     {"errors"},
-    {"schedule", "facts", "texts", "distributions", "interrupts", "plain_files"},
+    {"schedule", "facts", "texts", "distributions", "interrupts", "plain_files", "threads"},
     {"records", "results", "strategies", "theory", "space"},
     {"runs", "platforms", "attempt_codec"},
     {"state"},

@@ -238,10 +238,11 @@ class GoneError(StorageError):
     The study stays readable, and results reported after this happened are kept in memory.
     """
 
-    def __init__(self, path: object, problem: str) -> None:
+    def __init__(self, path: object, reason: str) -> None:
+        self.reason = reason
         super().__init__(
             path,
-            f"{problem} while the study was open. The study is complete in memory: write it to a "
+            f"{reason} while the study was open. The study is complete in memory: write it to a "
             "new file with study.save_as(path), or put the original file back and try again.",
         )
 

@@ -28,12 +28,19 @@ from deepband.state import State
 from deepband.storage import SqliteStorage, Storage
 from deepband.strategies import StrategyName, check_name
 from deepband.texts import html_table
+from deepband.threads import Turn, in_turn
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
 
+FREE = {"state", "storage", "name", "plot", "maximize", "objective", "space", "learns", "group"}
+FREE |= {"lasts", "keep", "files", "checkpoints", "done", "max_budget"}
+"""What any thread may read at any time: it is one value, or never changes."""
+
+
+@in_turn(free=FREE)
 class Looking:
     """What can be read of a study that is open."""
 
@@ -43,6 +50,7 @@ class Looking:
         self._drawer = drawer
         self._keep = keep
         self._closed = False
+        self._turn = Turn()
         self._forget: Callable[[], object] | None = None
         """Removes the temporary checkpoints of a study in memory."""
 

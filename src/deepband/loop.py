@@ -328,7 +328,8 @@ class Loop:
     def _give_back(self) -> None:
         """Offer again what was asked for and not told."""
         for job in [*self._running.values(), *(each.job for each in self._held)]:
-            self.study.release(job)
+            with suppress(DeepbandError):  # the file is gone: what ended the run says so
+                self.study.release(job)
 
     def _task(self, job: Job) -> Task:
         context = self._context(job) if self.checkpoints else None

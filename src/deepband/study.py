@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
@@ -10,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from deepband import hyperband
 from deepband.adding import facts_to_add, free_place
 from deepband.automatic import read_automatic
-from deepband.errors import ClosedError, InputError, JobError, read_index, shown
+from deepband.errors import (
+    ClosedError,
+    GoneError,
+    InputError,
+    JobError,
+    StorageError,
+    read_index,
+    shown,
+)
 from deepband.executors.base import Timeout
 from deepband.facts import (
     ConfigsDrawn,
@@ -33,17 +42,26 @@ from deepband.results import read_result
 from deepband.running import How, run_jobs
 from deepband.samplers import Sampler
 from deepband.schedule import Budget
-from deepband.storage import MemoryStorage, state_of
+from deepband.storage import MemoryStorage, SqliteStorage, state_of
+from deepband.storage.codec import check_storable
+from deepband.storage.copies import write_copy
 from deepband.strategies import StrategyName, check_name
+from deepband.threads import in_turn
 
 if TYPE_CHECKING:
     from deepband.executors.choosing import Given
 
 
+@in_turn(free=("tell", "add_evaluation", "optimize"))
 class Study(Looking):
-    """A study that is open. Made by `open_study`; used by one thread."""
+    """A study that is open. Made by `open_study`.
+
+    Any thread may call its methods: each call is carried out as a whole, one after another.
+    """
 
     _observers: Observers | None = None
+    _unsaved: tuple[Fact, ...] = ()
+    """What came after the study's file was gone: in the state, and nowhere else."""
 
     def __enter__(self) -> Study:
         return self
@@ -265,6 +283,7 @@ class Study(Looking):
         if self._observers:
             self._observers.check_quiet()
         if self._storage.lock():
+            self._check_saved()
             running = hyperband.running_jobs(self._state)
             self._state = state = state_of(self._storage)
             group = self.group
@@ -314,8 +333,31 @@ class Study(Looking):
     def copy(self, sampler: Sampler | None = None) -> Study:
         """The same study in memory, which goes its own way from here: to try what would be, or
         would be with another sampler. Checkpoints stay with this one."""
-        storage = MemoryStorage(self._storage.load())
+        storage = MemoryStorage(history(self._state))
         return Study(storage, self._state.copy(), self._drawer.copy(sampler), self._keep)
+
+    def save_as(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole study to a new file, with its checkpoints, and continue there.
+
+        For a study in memory that is to last, and for one whose file was moved or deleted while
+        it was open (GoneError): what was reported since then is written too. It also works after
+        `close`, and the study then stays closed.
+        """
+        storage = SqliteStorage(path)
+        if storage.path.exists():
+            raise InputError(f"{storage.path} exists already: give the path of a new file.")
+        check_storable(self._state.created.space)
+        saves = self.lasts or "files" in vars(self)
+        folder = self.checkpoints.folder if saves else None
+        write_copy(storage, history(self._state), folder)
+        unsaved, self._unsaved = self._unsaved, ()
+        self._storage.close()
+        self._storage = storage
+        vars(self).pop("files", None)
+        if self._closed:
+            storage.close()
+        if self._observers and unsaved:
+            self._observers.tell(unsaved)
 
     # Within
 
@@ -332,10 +374,26 @@ class Study(Looking):
 
     def _record(self, facts: Sequence[Fact]) -> None:
         """Keep facts, then let the state follow."""
-        self._storage.append(facts)
+        try:
+            self._storage.append([*self._unsaved, *facts] if self._unsaved else facts)
+        except GoneError:
+            if any(isinstance(fact, JobFinished | JobReleased) for fact in facts):
+                self._state.apply(facts)  # what has come must not be lost
+                self._unsaved += tuple(facts)
+            raise
         self._state.apply(facts)
         if self._observers:
-            self._observers.tell(facts)
+            self._observers.tell([*self._unsaved, *facts])
+        self._unsaved = ()
+
+    def _check_saved(self) -> None:
+        """Refuse to load a file again while there are results that it does not have."""
+        if self._unsaved:
+            raise StorageError(
+                self._storage.path if isinstance(self._storage, SqliteStorage) else "the study",
+                "has changed while it was away, and the study in memory has results that it does "
+                "not have. Write those to another file with study.save_as(path).",
+            )
 
     def _hand_out(self, keys: Sequence[JobKey]) -> list[Job]:
         state = self._state

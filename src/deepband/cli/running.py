@@ -26,8 +26,9 @@ from deepband.cli.group import (
 )
 from deepband.cli.loading import load_objective, load_space
 from deepband.cli.progress import Progress
+from deepband.cli.rescue import rescued
 from deepband.cli.text import describe, say, say_json
-from deepband.errors import InputError, StorageError
+from deepband.errors import GoneError, InputError, StorageError
 from deepband.quote import OUTSIDE
 from deepband.samplers import SAMPLERS
 from deepband.strategies import FRUGAL, NAMES, StrategyName
@@ -111,32 +112,36 @@ def run(
     function, module = load_objective(text)
     if given is None:
         given = getattr(module, "space", None)
-    with deepband.open_study(study, space=given, **settings) as opened:
-        opened.name_objective(text)
-        if retry_failed:
-            say(f"{opened.retry_failed()} failed evaluations are tried again")
-        with Progress(opened) as progress:
-            opened.optimize(
-                function,
-                workers=workers,
-                executor=executor,
-                resources=resources,
-                ahead=ahead or ahead_limit is not None,
-                ahead_limit=ahead_limit,
-                timeout=timeout,
-                retries=retries,
-                wait=not no_wait,
-                first_failures=first_failures,
-                max_seconds=max_seconds,
-                max_cost=max_cost,
-                deepen=deepen,
-                max_budget_limit=max_budget_limit,
-                strategy=strategy,
-                on_record=progress.show,
-            )
-        _report_end(study, opened, read_automatic(deepen, strategy, max_cost, max_budget_limit))
-        if settings["keep"] not in ("newest", "all"):
-            _say_retraining(opened.retraining_cost())
+    opened = deepband.open_study(study, space=given, **settings)
+    try:
+        with opened:
+            opened.name_objective(text)
+            if retry_failed:
+                say(f"{opened.retry_failed()} failed evaluations are tried again")
+            with Progress(opened) as progress:
+                opened.optimize(
+                    function,
+                    workers=workers,
+                    executor=executor,
+                    resources=resources,
+                    ahead=ahead or ahead_limit is not None,
+                    ahead_limit=ahead_limit,
+                    timeout=timeout,
+                    retries=retries,
+                    wait=not no_wait,
+                    first_failures=first_failures,
+                    max_seconds=max_seconds,
+                    max_cost=max_cost,
+                    deepen=deepen,
+                    max_budget_limit=max_budget_limit,
+                    strategy=strategy,
+                    on_record=progress.show,
+                )
+            _report_end(study, opened, read_automatic(deepen, strategy, max_cost, max_budget_limit))
+            if settings["keep"] not in ("newest", "all"):
+                _say_retraining(opened.retraining_cost())
+    except GoneError as error:
+        raise rescued(opened, error) from error
 
 
 def _say_retraining(cost: Fraction) -> None:

@@ -230,9 +230,10 @@ class SqliteStorage:
         connection = self._hold(connect(self.path, "rw"))
         try:
             check_ours(connection, self.path, writing=True)
-            with _transaction(connection):
+            older = format_of(connection) < FORMAT
+            with _transaction(connection, "IMMEDIATE" if older else "DEFERRED"):
                 check_whole(connection)
-                if format_of(connection) < FORMAT:
+                if older:
                     upgrade(connection)
                 row = codec.head(connection)
             if self._head is not None and row["study"] != self._head["study"]:
@@ -305,9 +306,9 @@ class SqliteStorage:
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def _transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
     """Write all of what is done within, or nothing."""
-    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"BEGIN {kind}")
     try:
         yield
         connection.execute("COMMIT")

@@ -1,0 +1,28 @@
+"""A study written to a new file, with its checkpoints."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from deepband.errors import StorageError
+from deepband.facts import Fact
+from deepband.storage.sqlite import SqliteStorage
+
+
+def write_copy(storage: SqliteStorage, facts: Iterable[Fact], checkpoints: Path | None) -> None:
+    """Write facts to a file that does not exist yet and stays locked. The folder of checkpoints,
+    if there is one, is copied first, so that the file comes with them or not at all."""
+    storage.lock()
+    try:
+        if checkpoints is not None and checkpoints.is_dir():
+            target = storage.files / "checkpoints" / checkpoints.name
+            shutil.copytree(checkpoints, target, dirs_exist_ok=True)
+        storage.append(list(facts))
+    except (OSError, shutil.Error) as error:
+        storage.close()
+        raise StorageError(storage.path, f"the checkpoints cannot be copied: {error}.") from error
+    except BaseException:
+        storage.close()
+        raise
