@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "deepband"
 
 LAYERS = [
-    {"errors"},
-    {"schedule", "facts", "texts", "distributions"},
+    {"errors", "content"},
+    {"schedule", "facts", "texts", "distributions", "choices"},
     {"records", "results", "strategies", "theory", "space"},
     {"runs"},
     {"state"},

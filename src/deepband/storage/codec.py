@@ -29,6 +29,8 @@ from deepband.facts import (
 
 FORMAT = 2
 APPLICATION = 0x44454550  # "DEEP"
+TAG = "deepband:"
+"""How the key of an object begins that stands for a tuple, or for a dict with keys of any type."""
 
 SCHEMA = f"""
 PRAGMA application_id = {APPLICATION};
@@ -199,7 +201,8 @@ def check_storable(space: Mapping[str, Any]) -> None:
                 raise SpaceError(
                     f"parameter {parameter['name']!r} has the value {value!r} "
                     f"({type(value).__name__}), which a study file cannot keep: use texts, "
-                    "numbers, bools, None or lists of them, or leave the study in memory."
+                    "numbers, bools, None, or lists, tuples and dicts of them, or leave the study "
+                    "in memory."
                 )
 
 
@@ -208,13 +211,43 @@ def _number(value: float) -> float | str:
 
 
 def to_text(value: object) -> str:
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    """A value as JSON. `from_text` gives back the same, tuples and keys of dicts included."""
+    return json.dumps(_tagged(value), allow_nan=False, separators=(",", ":"))
+
+
+def from_text(text: str) -> Any:
+    """The value of a text that `to_text` made."""
+    return json.loads(text, object_hook=_untagged) if f'"{TAG}' in text else json.loads(text)
+
+
+def _tagged(value: Any) -> Any:
+    """What JSON has no type for, as objects that say what they are."""
+    kind = type(value)
+    if kind is list:
+        return list(map(_tagged, value))
+    if kind is tuple:
+        return {f"{TAG}tuple": list(map(_tagged, value))}
+    if not isinstance(value, Mapping):
+        return value
+    if any(type(key) is not str or key.startswith(TAG) for key in value):
+        return {f"{TAG}dict": [[_tagged(key), _tagged(held)] for key, held in value.items()]}
+    return {key: _tagged(held) for key, held in value.items()}
+
+
+def _untagged(found: dict[str, Any]) -> Any:
+    if found.keys() == {f"{TAG}tuple"}:
+        return tuple(found[f"{TAG}tuple"])
+    if found.keys() == {f"{TAG}dict"}:
+        return dict(found[f"{TAG}dict"])
+    return found
 
 
 def _is_plain(value: object) -> bool:
-    """Whether JSON gives back the same value of the same type."""
-    if type(value) is list:
-        return all(map(_is_plain, value))
+    """Whether a text gives back the same value of the same type."""
+    if type(value) in (list, tuple):
+        return all(map(_is_plain, value))  # type: ignore[call-overload] # it is one of the two
+    if type(value) is dict:
+        return all(_is_plain(key) and _is_plain(held) for key, held in value.items())
     if type(value) is float:
         return math.isfinite(value)
     return value is None or type(value) in (str, int, bool)
@@ -228,7 +261,7 @@ def _study(connection: sqlite3.Connection) -> tuple[StudyCreated, str | None]:
     study, space, eta, low, high, seed, maximize, whole, sampler, chunk, objective = row
     created = StudyCreated(
         study,
-        json.loads(space),
+        from_text(space),
         eta,
         Fraction(low),
         Fraction(high),
@@ -243,7 +276,7 @@ def _study(connection: sqlite3.Connection) -> tuple[StudyCreated, str | None]:
 
 def _configs(rows: Iterable[tuple[int, int, str, str | None]], first: int) -> Iterator[Config]:
     for wanted, (bracket, index, text, _) in enumerate(rows, first):
-        config = json.loads(text)
+        config = from_text(text)
         if index != wanted or not isinstance(config, dict):
             raise FactError(f"config {wanted} of bracket {bracket} is missing or no object")
         yield config
@@ -262,7 +295,7 @@ def _evaluations(
         *plain, metrics, seconds, resumed_from, curve, origin = row
         yield (
             *plain,
-            dict(json.loads(metrics)) if metrics else None,
+            dict(from_text(metrics)) if metrics else None,
             seconds,
             resumed_from,
             _curve(curve) if curve else None,
