@@ -75,6 +75,9 @@ class Other(Scorer):
 EQUAL = [
     (NUMBERS, np.asfortranarray(NUMBERS)),
     (NUMBERS, NUMBERS.astype(">f8")),
+    (np.array(["2026-01-01"], dtype="M8[D]"), np.array(["2026-01-01"], dtype="M8[D]")),
+    (np.empty((0, 3)), np.empty((0, 3))),
+    (np.array(1.5), np.array(1.5)),
     (np.array(["a", "b"]), np.array(["a", "b"], dtype="U9")),
     (FRAME, FRAME.copy()),
     (FRAME, FRAME.set_axis([7, 8, 9]).reset_index(drop=True)),
@@ -104,6 +107,8 @@ OTHER = [
     ([LONG, LONG], [LONG, changed(LONG)]),
     (NUMBERS, NUMBERS.astype(np.float32)),
     (NUMBERS, NUMBERS.reshape(4, 3)),
+    (np.array(["2026-01-01"], dtype="M8[D]"), np.array(["2026-01-02"], dtype="M8[D]")),
+    (np.array(1.5), np.array(2.5)),
     (FRAME, FRAME.rename(columns={"a": "z"})),
     (FRAME, FRAME.assign(a=[1.0, 2.0, 4.0])),
     (FRAME, FRAME.iloc[::-1]),

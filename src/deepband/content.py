@@ -78,14 +78,17 @@ class _Reader:
         if isinstance(value, np.ma.MaskedArray):
             mask = np.ma.getmaskarray(value)
             return _joined("masked", self.array(np.where(mask, 0, value.data)), self.array(mask))
-        plain = np.asarray(value)
+        try:
+            plain = np.asarray(value)
+        except Exception:  # of a library whose arrays are elsewhere, such as on a GPU
+            return self.object(value)
         if plain.dtype.kind in "OSUT":  # the width of a text is layout
             inside = self.read(plain.ravel().tolist())
             return _joined("array", plain.dtype.kind, repr(plain.shape), inside)
         # In the byte order of this machine, row by row.
         dtype = plain.dtype.newbyteorder("=")
-        inside = np.ascontiguousarray(plain, dtype).tobytes()
-        return _joined("array", str(dtype), repr(plain.shape), inside)
+        content = np.ascontiguousarray(plain, dtype).reshape(-1).view(np.uint8).data
+        return _joined("array", str(dtype), repr(plain.shape), content)
 
     def sparse(self, value: Any) -> bytes:
         rows = value.tocsr(copy=True)
@@ -155,11 +158,11 @@ class _Reader:
         return _joined("object", how, *map(self.read, inner))
 
 
-def _joined(*parts: str | bytes) -> bytes:
+def _joined(*parts: str | bytes | memoryview) -> bytes:
     """The digest of parts, each with its length: what belongs to which is part of the content."""
     found = hashlib.sha256()
     for part in parts:
-        plain = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
+        plain = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
         found.update(len(plain).to_bytes(8, "big"))
         found.update(plain)
     return found.digest()
