@@ -149,11 +149,29 @@ def test_a_new_study_needs_a_space_and_a_max_budget(path: Path, missing: str) ->
 
 
 def test_choices_that_a_file_cannot_keep_are_refused(path: Path) -> None:
-    for choice in (object(), (1, 2), float("inf"), [(1,)]):
+    for choice in (object(), float("inf"), [{1.5}], ({"a": len},)):
         with pytest.raises(SpaceError, match="parameter 'x' has the value"):
             make(path, space={"x": [choice, "b"]})
     make(path, space={"x": [None, 1, 0.5, "a", False, [1, [2]]]}).close()
     assert path.exists()
+
+
+def test_choices_come_back_with_the_types_that_they_had(path: Path) -> None:
+    choices = [(50,), (100, 50), [50], {"a": (1, 2)}, {1: "one"}, {"deepband:tuple": [1]}, ()]
+    space = {"x": choices, "y": (0.0, 1.0)}
+    with make(path, space=space) as study:
+        finish(study, noisy(0))
+        drawn = [each.config for each in study.evaluations]
+    with make(path, space=None) as study:
+        assert repr([each.config for each in study.evaluations]) == repr(drawn)
+        assert repr(study.space.description["hyperparameters"][0]["choices"]) == repr(choices)
+    with make(path, space=space) as study:
+        study.deepen()
+        finish(study, noisy(0))
+        deeper = [each.config["x"] for each in study.evaluations]
+    assert {repr(each) for each in deeper} == set(map(repr, choices))
+    with pytest.raises(InputError, match="made with another space"):
+        make(path, space={"x": [*choices[:-1], [100, 50]], "y": (0.0, 1.0)})
 
 
 def test_a_second_driver_is_told_who_holds_the_study(path: Path) -> None:

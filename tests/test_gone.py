@@ -17,6 +17,7 @@ import deepband
 from deepband import GoneError, InputError, StorageError, Study
 from deepband.export import jsonl
 from deepband.facts import Fact, JobFinished
+from deepband.strategies import StrategyName
 from driving import SPACE, finish, noisy
 
 Loss = Callable[[Path], None]
@@ -216,7 +217,7 @@ def test_observers_learn_what_was_saved_elsewhere(path: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("strategies", [["preserving"], ["frugal", "discarding"], ["efficient"]])
-def test_a_study_in_memory_becomes_a_file(tmp_path: Path, strategies: list[str]) -> None:
+def test_a_study_in_memory_becomes_a_file(tmp_path: Path, strategies: list[StrategyName]) -> None:
     with deepband.open_study(space={"x": (0.0, 1.0), "y": ["a", None]}, max_budget=9) as study:
         study.name_objective("train.py:train")
         study.enqueue({"x": 0.5, "y": None})

@@ -20,8 +20,17 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "deepband"
 
 LAYERS = [
-    {"errors"},
-    {"schedule", "facts", "texts", "distributions", "interrupts", "plain_files", "threads"},
+    {"errors", "content", "tagged_json"},
+    {
+        "schedule",
+        "facts",
+        "texts",
+        "distributions",
+        "choices",
+        "interrupts",
+        "plain_files",
+        "threads",
+    },
     {"records", "results", "strategies", "theory", "space"},
     {"runs", "platforms", "attempt_codec"},
     {"state"},

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import ConfigSpace as CS
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
 
-from deepband import SpaceError
+import deepband
+from deepband import SpaceError, rows
 from deepband.facts import Config
+from deepband.samplers import SamplerName
 from deepband.space import Space
 
 
@@ -130,6 +134,63 @@ def test_a_choice_is_the_user_s_own_object() -> None:
     given = CS.ConfigurationSpace()
     given.add(CS.Categorical("x", [choice, 1]))
     assert any(config["x"] is choice for config in draw(Space(given)))
+
+
+ODD: list[Any] = [
+    (50,),
+    (100, 50),
+    {"depth": 3},
+    {"depth": 4},
+    [1, 2],
+    np.arange(3.0),
+    np.arange(4.0),
+    Ridge(alpha=1.0),
+    Ridge(alpha=2.0),
+    len,
+    lambda config: config,
+    "passthrough",
+    None,
+    0.5,
+]
+"""Choices that cannot be hashed, compare by their address, or compare to an array."""
+
+
+def test_choices_of_any_type_are_compared_by_content() -> None:
+    space = Space({"x": ODD, "constant": Ridge()})
+    same = Space({"x": deepcopy(ODD), "constant": Ridge()})
+    assert space.difference(same) is None
+    assert Space.described(space.description).difference(same) is None
+    other = Space({"x": [*ODD[:-1], Ridge(alpha=3.0)], "constant": Ridge()})
+    assert "parameter 'x' was" in (space.difference(other) or "")
+    assert "parameter 'constant' was" in (space.difference(Space({"x": ODD, "constant": 1})) or "")
+
+
+def test_a_config_has_the_choices_themselves() -> None:
+    space = Space({"x": ODD})
+    drawn = draw(space)
+    for choice in ODD:
+        assert any(config["x"] is choice for config in drawn)
+        assert space.config({"x": deepcopy(choice)})["x"] is choice
+    with pytest.raises(SpaceError, match="'x' cannot be"):
+        space.config({"x": (50, 50)})
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "tpe", "forest", "de", "prior"])
+def test_samplers_take_choices_of_any_type(sampler: SamplerName) -> None:
+    study = deepband.open_study(space={"x": ODD, "y": (0.0, 1.0)}, max_budget=27, sampler=sampler)
+    while job := study.ask():
+        study.tell(job, job.config["y"])
+    assert all(any(each.config["x"] is choice for choice in ODD) for each in study.evaluations)
+    axis = rows.axes(study.state)[0]
+    assert [axis.position(choice) for choice in ODD] == [
+        (place + 0.5) / len(ODD) for place in range(len(ODD))
+    ]
+
+
+def test_equal_choices_are_refused_as_equal_numbers_are() -> None:
+    for choices in ([1, 1], [Ridge(), Ridge()], [np.arange(2), np.arange(2)]):
+        with pytest.raises(SpaceError, match="only a single occurence"):
+            Space({"x": choices})
 
 
 def test_the_size_of_a_space() -> None:

@@ -6,12 +6,12 @@ a value of a wrong type would otherwise fail later, in the middle of a commit or
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from deepband.records import Attempt, Job
+from deepband.tagged_json import from_text, to_text
 
 MOST_BYTES = 32 * 2**20
 """The size of the largest result that is read."""
@@ -20,22 +20,22 @@ DEEPEST = 50
 
 
 def encode(attempt: Attempt) -> bytes:
-    """A result as JSON, which has no infinity: losses are written as texts."""
+    """A result as JSON, which has no infinity: losses and steps are written as texts."""
     row: dict[str, Any] = attempt._asdict()
     row["job"] = list(attempt.job)
     row["loss"] = None if attempt.loss is None else repr(attempt.loss)
-    row["curve"] = [[step, repr(loss)] for step, loss in attempt.curve or ()]
+    row["curve"] = [[repr(step), repr(loss)] for step, loss in attempt.curve or ()]
     try:
-        return json.dumps(row).encode()
+        return to_text(row).encode()
     except (TypeError, ValueError):
         # Objects in the config: only a study in memory has them, whose driver knows the config.
-        return json.dumps({**row, "job": [*row["job"][:4], {}, *row["job"][5:]]}).encode()
+        return to_text({**row, "job": [*row["job"][:4], {}, *row["job"][5:]]}).encode()
 
 
 def decode(content: bytes) -> Attempt | None:
     """A result from what `encode` wrote; None when any of it is not as it should be."""
     try:
-        return _attempt(**json.loads(content))
+        return _attempt(**from_text(content.decode()))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
 

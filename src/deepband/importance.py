@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepband import rows
+from deepband.choices import position
 from deepband.errors import DeepbandError
 from deepband.state import State
 
@@ -76,7 +77,7 @@ def _distribution(axis: rows.Axis) -> Any:
 
 
 def _value(axis: rows.Axis, value: Any) -> float | int:
-    return float(value) if axis.choices is None else axis.choices.index(value)
+    return float(value) if axis.choices is None else position(axis.choices, value)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeGuard
 
+from deepband.choices import position
 from deepband.costs import is_paid
 from deepband.errors import read_index
 from deepband.facts import JobFinished
@@ -287,9 +288,10 @@ class Axis:
     def position(self, value: Any) -> float | None:
         """Where a value lies; None for one that is nowhere."""
         if self.choices is not None:
-            if value not in self.choices:
+            try:
+                return (position(self.choices, value) + 0.5) / len(self.choices)
+            except ValueError:
                 return None
-            return (self.choices.index(value) + 0.5) / len(self.choices)
         scale = math.log if self.log else float
         low, high = scale(self.low), scale(self.high)
         return (scale(value) - low) / (high - low) if high > low else 0.5

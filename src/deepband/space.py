@@ -18,13 +18,14 @@ the first space is made.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from functools import cached_property
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deepband import distributions
+from deepband.choices import mapped, position, unwrapped, wrapped
 from deepband.errors import SpaceError, shown
 from deepband.facts import Config, own_copy
 
@@ -73,14 +74,14 @@ class Space:
     @cached_property
     def description(self) -> Mapping[str, Any]:
         """The space as plain data, from which `Space.described` makes it again."""
-        return dict(self.configspace.to_serialized_dict())
+        return mapped(self.configspace.to_serialized_dict(), unwrapped)
 
     @classmethod
     def described(cls, description: Mapping[str, Any]) -> Space:
         from ConfigSpace import ConfigurationSpace
 
         # A copy, because ConfigSpace takes to pieces what it reads.
-        return cls(ConfigurationSpace.from_serialized_dict(deepcopy(dict(description))))
+        return cls(ConfigurationSpace.from_serialized_dict(mapped(description, wrapped)))
 
     def difference(self, other: Space) -> str | None:
         """In words, the first parameter or clause in which another space differs; else None."""
@@ -148,7 +149,8 @@ class Space:
             values = {
                 name: _plain_value(self.configspace[name], value) for name, value in given.items()
             }
-            Configuration(self.configspace, values=values)
+            legal = {name: wrapped(value) for name, value in values.items()}
+            Configuration(self.configspace, values=legal)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise SpaceError(f"{shown(given)} is no config of the space: {error}.") from error
         return own_copy({name: values[name] for name in self.configspace if name in values})
@@ -174,19 +176,14 @@ class Space:
 def _values(parameter: Hyperparameter[Any, Any], row: NDArray[Any], active: Any) -> list[Any]:
     """A parameter's values as Python objects; choices are the user's own, by their position."""
     import numpy as np
-    from ConfigSpace.hyperparameters import (
-        CategoricalHyperparameter,
-        Constant,
-        OrdinalHyperparameter,
-    )
+    from ConfigSpace.hyperparameters import Constant
 
     filled = np.where(active, row, parameter.lower_vectorized)
-    if isinstance(parameter, CategoricalHyperparameter):
-        return [parameter.choices[int(position)] for position in filled]
-    if isinstance(parameter, OrdinalHyperparameter):
-        return [parameter.sequence[int(position)] for position in filled]
+    listed = choices(parameter)
     if isinstance(parameter, Constant):
-        return [parameter.value] * len(filled)
+        return listed * len(filled)
+    if listed:
+        return [listed[int(number)] for number in filled]
     values: list[Any] = parameter.to_value(filled).tolist()
     return values
 
@@ -200,25 +197,27 @@ def _plain_value(parameter: Hyperparameter[Any, Any], value: Any) -> Any:
         return float(value)
     if isinstance(parameter, IntegerHyperparameter) and is_number and isinstance(value, Integral):
         return int(value)
-    for choice in choices(parameter):
-        if choice == value:
-            return choice
-    raise ValueError(f"{parameter.name!r} cannot be {value!r}")
+    listed = choices(parameter)
+    try:
+        return listed[position(listed, value)]
+    except ValueError:
+        raise ValueError(f"{parameter.name!r} cannot be {value!r}") from None
 
 
-def choices(parameter: Any) -> Sequence[Any]:
-    """The values that a parameter lists; none for a range."""
+def choices(parameter: Any) -> list[Any]:
+    """The values that a parameter lists, as the user gave them; none for a range."""
     for name in ("choices", "sequence"):
         if hasattr(parameter, name):
-            return list(getattr(parameter, name))
-    return [parameter.value] if hasattr(parameter, "value") else []
+            return [unwrapped(each) for each in getattr(parameter, name)]
+    return [unwrapped(parameter.value)] if hasattr(parameter, "value") else []
 
 
 def _configspace(given: object) -> ConfigurationSpace:
     from ConfigSpace import ConfigurationSpace
 
     if isinstance(given, ConfigurationSpace):  # a copy: what the user adds later is not ours
-        space = ConfigurationSpace.from_serialized_dict(dict(given.to_serialized_dict()))
+        described = mapped(given.to_serialized_dict(), wrapped)
+        space = ConfigurationSpace.from_serialized_dict(described)
     elif isinstance(given, Mapping):
         space = ConfigurationSpace()
         space.add(_parameters(given))
@@ -266,10 +265,10 @@ def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
     if isinstance(spelled, list):
         if not spelled:
             raise SpaceError(f"parameter {name!r} has no choices; {SPELLING}")
-        return CategoricalHyperparameter(name, spelled)
+        return CategoricalHyperparameter(name, list(map(wrapped, spelled)))
     if isinstance(spelled, Mapping | set | frozenset | range):
         raise SpaceError(f"parameter {name!r} is {shown(spelled)}: {SPELLING}")
-    return Constant(name, spelled)
+    return Constant(name, wrapped(spelled))
 
 
 def _without_numpy(spelled: Any) -> Any:
@@ -277,8 +276,21 @@ def _without_numpy(spelled: Any) -> Any:
     if getattr(spelled, "shape", ()) and hasattr(spelled, "tolist"):
         return spelled.tolist()
     if isinstance(spelled, list):
-        return [each.item() if getattr(each, "shape", None) == () else each for each in spelled]
+        return [_plain_choice(each) for each in spelled]
     return spelled
+
+
+def _plain_choice(choice: Any) -> Any:
+    """A choice with the scalars of NumPy in it as numbers."""
+    if getattr(choice, "shape", None) == () and hasattr(choice, "item"):
+        return choice.item()
+    if type(choice) in (list, tuple):
+        plain = type(choice)(map(_plain_choice, choice))
+        return choice if all(map(operator.is_, choice, plain)) else plain
+    if type(choice) is dict:
+        held = {key: _plain_choice(each) for key, each in choice.items()}
+        return choice if all(map(operator.is_, choice.values(), held.values())) else held
+    return choice
 
 
 def _is_number(bound: Any) -> bool:

@@ -18,6 +18,7 @@ from ConfigSpace.hyperparameters import (
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
+from deepband.choices import wrapped
 from deepband.facts import Config
 from deepband.space import Space, choices
 
@@ -32,6 +33,10 @@ class Points:
         self.parameters = list(space.configspace.values())
         self.choices = [choices(parameter) for parameter in self.parameters]
         """By parameter; none for a range."""
+        self._places = [
+            {wrapped(choice): place for place, choice in enumerate(listed)}
+            for listed in self.choices
+        ]
         self.sizes = np.array([max(1, len(listed)) for listed in self.choices])
         self.is_listed = np.array([len(listed) > 0 for listed in self.choices])
         kinds = CategoricalHyperparameter, Constant
@@ -51,7 +56,8 @@ class Points:
         column = np.full(len(configs), np.nan)
         given = [config[parameter.name] for config in configs if parameter.name in config]
         if listed:
-            column[active] = [(listed.index(value) + 0.5) / len(listed) for value in given]
+            places = self._places[number]
+            column[active] = [(places[wrapped(value)] + 0.5) / len(listed) for value in given]
         elif given:
             column[active] = parameter.to_vector(np.array(given, dtype=np.float64))
         return column

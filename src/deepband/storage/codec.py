@@ -30,6 +30,7 @@ from deepband.facts import (
 )
 from deepband.storage.checksums import Row, Tally, checksum
 from deepband.storage.schema import COLUMNS, LISTED, format_of
+from deepband.tagged_json import from_text, to_text
 
 Head: TypeAlias = Mapping[str, Any]
 """The row of a study, by column."""
@@ -211,7 +212,8 @@ def check_storable(space: Mapping[str, Any]) -> None:
                 raise SpaceError(
                     f"parameter {parameter['name']!r} has the value {value!r} "
                     f"({type(value).__name__}), which a study file cannot keep: use texts, "
-                    "numbers, bools, None or lists of them, or leave the study in memory."
+                    "numbers, bools, None, or lists, tuples and dicts of them, or leave the study "
+                    "in memory."
                 )
 
 
@@ -219,14 +221,12 @@ def _number(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
 
 
-def to_text(value: object) -> str:
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
-
-
 def _is_plain(value: object) -> bool:
-    """Whether JSON gives back the same value of the same type."""
-    if type(value) is list:
-        return all(map(_is_plain, value))
+    """Whether a text gives back the same value of the same type."""
+    if type(value) in (list, tuple):
+        return all(map(_is_plain, value))  # type: ignore[call-overload] # it is one of the two
+    if type(value) is dict:
+        return all(_is_plain(key) and _is_plain(held) for key, held in value.items())
     if type(value) is float:
         return math.isfinite(value)
     return value is None or type(value) in (str, int, bool)
@@ -237,7 +237,7 @@ def _study(row: Head) -> StudyCreated:
         raise FactError(f"its id is {row['study']!r}, which cannot name a folder")
     return StudyCreated(
         row["study"],
-        json.loads(row["space"]),
+        from_text(row["space"]),
         row["eta"],
         Fraction(row["min_budget"]),
         Fraction(row["max_budget"]),
@@ -251,7 +251,7 @@ def _study(row: Head) -> StudyCreated:
 
 def _configs(rows: Iterable[Row], first: int) -> Iterator[Config]:
     for wanted, (bracket, index, text, _) in enumerate(rows, first):
-        config = json.loads(text)
+        config = from_text(text)
         if index != wanted or not isinstance(config, dict):
             raise FactError(f"config {wanted} of bracket {bracket} is missing or no object")
         yield config
@@ -266,7 +266,7 @@ def _evaluations(
         *plain, metrics, seconds, resumed_from, curve, origin, _, _ = row
         yield (
             *plain,
-            dict(json.loads(metrics)) if metrics else None,
+            dict(from_text(metrics)) if metrics else None,
             seconds,
             resumed_from,
             _curve(curve) if curve else None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from deepband.errors import BudgetError, InputError, SpaceError, shown
 from deepband.schedule import Budget, Schedule, as_number, read_budget
 from deepband.space import Space
 from deepband.strategies import StrategyName
+from deepband.tagged_json import from_text
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -88,7 +88,7 @@ class Exported:
             strategies=tuple(noted["strategies"]),
             seed=noted["seed"],
             integer_budgets=whole,
-            space=None if space is None else Space.described(json.loads(space)),
+            space=None if space is None else Space.described(from_text(space)),
             steps={
                 int(budget) if noted["steps"] == "budget" else rung: schedule.budget(rung)
                 for rung, budget in enumerate(noted["budgets"])

@@ -11,11 +11,13 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from deepband.choices import position
 from deepband.errors import SpaceError, shown
 from deepband.facts import Config, JobFinished
 from deepband.space import Space, choices
 from deepband.state import State
-from deepband.storage.codec import check_storable, to_text
+from deepband.storage.codec import check_storable
+from deepband.tagged_json import to_text
 
 if TYPE_CHECKING:
     from ConfigSpace.hyperparameters import Hyperparameter
@@ -177,7 +179,7 @@ class Shown:
 
     def value(self, own: Any) -> Any:
         """What Optuna is given for a value of ours."""
-        return self.theirs[self.mine.index(own)] if self.mine else own
+        return self.theirs[position(self.mine, own)] if self.mine else own
 
     def own(self, value: Any) -> Any:
         """The value of ours that Optuna was given, or gave itself for a range with a step."""

@@ -1,31 +1,31 @@
-"""An estimator that goes on from where the rung below left it.
-
-Models lie in the study's folder, a file a config and fold. They are pickles of the user's own
-estimators, written and read by the user's own search: no other part of the project reads them.
-"""
+"""An estimator that goes on from where the rung below left it."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
-import joblib
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
-from sklearn.utils._metadata_requests import _routing_enabled
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
+from deepband.content import digest
+from deepband.integrations.sklearn.callbacks import (
+    CallbackSupportMixin,
+    root_task,
+    task,
+    with_callbacks,
+)
+from deepband.integrations.sklearn.models import Models
 
-def train(model: Any, calls: int, X: Any, y: Any, classes: Any, given: Any) -> Any:
-    """Call partial_fit so many times."""
-    known = {} if classes is None else {"classes": classes}
-    for _ in range(calls):
-        model.partial_fit(X, y, **known, **given)
-    return model
+
+def known_classes(classes: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """What partial_fit is given: `classes` are those of the data unless the user names them."""
+    return given if classes is None else {"classes": classes, **given}
 
 
-class Continued(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # it ships no types
+class Continued(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # it ships no types
     """Trains a clone of an estimator by `calls` of partial_fit, or a kept one by those that are
     missing, and then is that one."""
 
@@ -43,50 +43,29 @@ class Continued(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # it s
         self.calls = calls
         self.classes = classes
 
+    @with_callbacks  # type: ignore[untyped-decorator] # it ships no types
     def fit(self, X: Any, y: Any = None, **given: Any) -> Continued:
-        fold = joblib.hash((X, y))
-        model, made = self._kept(fold)
+        models = Models(Path(self.folder), self.place, digest((X, y))[:32])
+        model, made = models.newest(self.calls) or (clone(self.estimator), 0)
         missing = self.calls - made
-        self.estimator_ = train(model, missing, X, y, self.classes, self.routed(given))
-        self._keep(fold)
+        named = known_classes(self.classes, self.routed(given))
+        with root_task(self, missing, X=X, y=y) as context:
+            for _ in range(missing):
+                with task(context, "partial_fit", self):
+                    model.partial_fit(X, y, **named)
+        self.estimator_ = model
+        models.keep(model, self.calls)
         return self
 
     def routed(self, given: dict[str, Any]) -> dict[str, Any]:
         """What partial_fit is given of what `fit` is given."""
-        if not _routing_enabled():
+        if not get_config()["enable_metadata_routing"]:
             return given
         return dict(process_routing(self, "fit", **given).estimator.partial_fit)
 
     def get_metadata_routing(self) -> MetadataRouter:
         mapping = MethodMapping().add(caller="fit", callee="partial_fit")
         return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
-
-    def _kept(self, fold: str) -> tuple[Any, int]:
-        """The model that was trained longest, but not longer than wanted, and how long."""
-        for calls, path in sorted(self._files(fold), reverse=True):
-            if calls <= self.calls:
-                return joblib.load(path), calls
-        return clone(self.estimator), 0
-
-    def _keep(self, fold: str) -> None:
-        before = self._files(fold)
-        path = self._folder / f"{self.place}.{fold}.{self.calls}"
-        made = path.with_name(f".{path.name}.{os.getpid()}")
-        joblib.dump(self.estimator_, made)
-        made.replace(path)
-        for _, older in before:
-            if older != path:
-                older.unlink(missing_ok=True)
-
-    def _files(self, fold: str) -> list[tuple[int, Path]]:
-        found = self._folder.glob(f"{self.place}.{fold}.*")
-        return [(int(path.suffix[1:]), path) for path in found]
-
-    @property
-    def _folder(self) -> Path:
-        folder = Path(self.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
 
     def __sklearn_tags__(self) -> Any:
         return get_tags(self.estimator)
@@ -96,6 +75,6 @@ class Continued(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # it s
 
     def __getattr__(self, name: str) -> Any:
         """Whatever scorers ask for: predict, score, classes_ and the like."""
-        if name.startswith("__") or "estimator" not in vars(self):
+        if name.startswith("_") or "estimator" not in vars(self):
             raise AttributeError(name)
         return getattr(vars(self).get("estimator_", self.estimator), name)

@@ -6,42 +6,57 @@ scikit-learn's own machinery evaluates it, and trains the best one in the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import clone, is_classifier
+from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import unique_labels
 
 from deepband.errors import InputError
-from deepband.integrations.sklearn.continuing import Continued, train
+from deepband.facts import Config
+from deepband.integrations.sklearn.continuing import Continued, known_classes
+from deepband.integrations.sklearn.subsamples import (
+    Subsampled,
+    count,
+    nested,
+    taken,
+    taken_along,
+    taken_for,
+)
 from deepband.records import Job
 
 
 class Resource(Protocol):
-    """A way to spend a budget."""
+    """A way to spend a budget. Configs are given by the names of the estimator's parameters."""
 
     estimator: Any
     """What is cloned and evaluated."""
 
-    def splitter(self, cv: Any, job: Job) -> Any:
+    fits: bool
+    """Whether the best one is trained by its `fit`, which reports to callbacks on its own."""
+
+    def splitter(self, splits: Any, job: Job) -> Any:
         """How the data are split at the budget of a job."""
 
-    def parameters(self, job: Job) -> dict[str, Any]:
+    def parameters(self, config: Config, job: Job) -> dict[str, Any]:
         """What the estimator is given for a job."""
 
-    def shown(self, config: dict[str, Any], budget: int) -> dict[str, Any]:
+    def shown(self, config: Config, budget: int) -> dict[str, Any]:
         """The parameters as `cv_results_` tells them."""
 
-    def refit(self, params: dict[str, Any], budget: int, X: Any, y: Any, given: Any) -> Any:
-        """The best one, trained with the largest budget on all the data."""
+    def best(self, params: dict[str, Any], budget: int) -> Any:
+        """The best one, with the largest budget, before it is trained."""
+
+    def refit(self, best: Any, budget: int, X: Any, y: Any, given: dict[str, Any]) -> Any:
+        """Train the best one with the largest budget. Returns the samples, if not all."""
 
 
-def resource_of(name: str, estimator: Any, y: Any, folder: Path, seed: int) -> Resource:
+def resource_of(name: str, estimator: Any, X: Any, y: Any, folder: Path, seed: int) -> Resource:
     """The way that a name stands for."""
     if name == "n_samples":
-        return Samples(estimator, y, seed)
+        return Samples(estimator, count(X), y, seed)
     if name == "partial_fit":
         return PartialFit(estimator, y, folder)
     return Parameter(estimator, name)
@@ -49,6 +64,8 @@ def resource_of(name: str, estimator: Any, y: Any, folder: Path, seed: int) -> R
 
 class Parameter:
     """A parameter of the estimator, such as the number of trees."""
+
+    fits = True
 
     def __init__(self, estimator: Any, name: str) -> None:
         if name not in estimator.get_params():
@@ -58,52 +75,59 @@ class Parameter:
             )
         self.estimator, self.name = estimator, name
 
-    def splitter(self, cv: Any, job: Job) -> Any:
-        return cv
+    def splitter(self, splits: Any, job: Job) -> Any:
+        return check_cv(splits)
 
-    def parameters(self, job: Job) -> dict[str, Any]:
-        return self.shown(job.config, int(job.budget))
+    def parameters(self, config: Config, job: Job) -> dict[str, Any]:
+        return self.shown(config, int(job.budget))
 
-    def shown(self, config: dict[str, Any], budget: int) -> dict[str, Any]:
+    def shown(self, config: Config, budget: int) -> dict[str, Any]:
         return {**config, self.name: budget}
 
-    def refit(self, params: dict[str, Any], budget: int, X: Any, y: Any, given: Any) -> Any:
-        largest = clone(self.estimator).set_params(**{**params, self.name: budget})
-        return _fit(largest, X, y, given)
+    def best(self, params: dict[str, Any], budget: int) -> Any:
+        return clone(self.estimator).set_params(**{**params, self.name: budget})
+
+    def refit(self, best: Any, budget: int, X: Any, y: Any, given: dict[str, Any]) -> Any:
+        _fit(best, X, y, given)
 
 
 class Samples:
     """So many of the samples. Those of a smaller budget are among those of a larger one, and the
     test folds stay whole, so that scores can be compared."""
 
-    def __init__(self, estimator: Any, y: Any, seed: int) -> None:
-        self.estimator, self.seed = estimator, seed
+    fits = True
+
+    def __init__(self, estimator: Any, samples: int, y: Any, seed: int) -> None:
+        self.estimator, self.samples, self.seed = estimator, samples, seed
         labels = np.asarray(y) if y is not None and is_classifier(estimator) else None
         self.labels = labels if labels is not None and labels.ndim == 1 else None
 
-    def splitter(self, cv: Any, job: Job) -> Any:
-        return Subsampled(cv, int(job.budget), self.labels, self.seed)
+    def splitter(self, splits: Any, job: Job) -> Any:
+        return Subsampled(splits, int(job.budget), self.samples, self.labels, self.seed)
 
-    def parameters(self, job: Job) -> dict[str, Any]:
-        return dict(job.config)
-
-    def shown(self, config: dict[str, Any], budget: int) -> dict[str, Any]:
+    def parameters(self, config: Config, job: Job) -> dict[str, Any]:
         return dict(config)
 
-    def refit(self, params: dict[str, Any], budget: int, X: Any, y: Any, given: Any) -> Any:
-        from sklearn.utils import _safe_indexing
-        from sklearn.utils.validation import _check_method_params, _num_samples
+    def shown(self, config: Config, budget: int) -> dict[str, Any]:
+        return dict(config)
 
-        count = _num_samples(X)
-        if budget < count:
-            chosen = nested(np.arange(count), self.labels, self.seed)[:budget]
-            given = _check_method_params(X, given, indices=chosen)
-            X, y = _safe_indexing(X, chosen), None if y is None else _safe_indexing(y, chosen)
-        return _fit(clone(self.estimator).set_params(**params), X, y, given)
+    def best(self, params: dict[str, Any], budget: int) -> Any:
+        return clone(self.estimator).set_params(**params)
+
+    def refit(self, best: Any, budget: int, X: Any, y: Any, given: dict[str, Any]) -> Any:
+        chosen = None
+        if budget < self.samples:
+            chosen = nested(np.arange(self.samples), self.labels, self.seed)[:budget]
+            given = taken_along(given, self.samples, chosen)
+            X, y = taken_for(best, X, chosen), None if y is None else taken(y, chosen)
+        _fit(best, X, y, given)
+        return chosen
 
 
 class PartialFit:
     """So many calls of partial_fit on all the data, which go on from the rung below."""
+
+    fits = False
 
     def __init__(self, estimator: Any, y: Any, folder: Path) -> None:
         if not hasattr(estimator, "partial_fit"):
@@ -116,51 +140,28 @@ class PartialFit:
         self.plain = estimator
         self.estimator = Continued(estimator, folder=str(folder), classes=self.classes)
 
-    def splitter(self, cv: Any, job: Job) -> Any:
-        return cv
+    def splitter(self, splits: Any, job: Job) -> Any:
+        return check_cv(splits)
 
-    def parameters(self, job: Job) -> dict[str, Any]:
-        inner = {f"estimator__{name}": value for name, value in job.config.items()}
+    def parameters(self, config: Config, job: Job) -> dict[str, Any]:
+        inner = {f"estimator__{name}": value for name, value in config.items()}
         return {**inner, "place": f"{job.bracket}-{job.index}", "calls": int(job.budget)}
 
-    def shown(self, config: dict[str, Any], budget: int) -> dict[str, Any]:
+    def shown(self, config: Config, budget: int) -> dict[str, Any]:
         return dict(config)
 
-    def refit(self, params: dict[str, Any], budget: int, X: Any, y: Any, given: Any) -> Any:
-        model = clone(self.plain).set_params(**params)
-        return train(model, budget, X, y, self.classes, self.estimator.routed(given))
+    def best(self, params: dict[str, Any], budget: int) -> Any:
+        return clone(self.plain).set_params(**params)
+
+    def refit(self, best: Any, budget: int, X: Any, y: Any, given: dict[str, Any]) -> Any:
+        named = known_classes(self.classes, self.estimator.routed(given))
+        for _ in range(budget):
+            best.partial_fit(X, y, **named)
 
 
-def _fit(estimator: Any, X: Any, y: Any, given: Any) -> Any:
-    return estimator.fit(X, **given) if y is None else estimator.fit(X, y, **given)
-
-
-class Subsampled:
-    """A splitter whose training folds hold their share of so many samples."""
-
-    def __init__(self, cv: Any, samples: int, labels: Any, seed: int) -> None:
-        self.cv, self.samples, self.labels, self.seed = cv, samples, labels, seed
-
-    def get_n_splits(self, *given: Any, **named: Any) -> int:
-        return int(self.cv.get_n_splits(*given, **named))
-
-    def split(self, X: Any, y: Any = None, **named: Any) -> Iterator[tuple[Any, Any]]:
-        from sklearn.utils.validation import _num_samples
-
-        count = _num_samples(X)
-        for training, test in self.cv.split(X, y, **named):
-            size = max(1, len(training) * self.samples // count)
-            yield nested(np.asarray(training), self.labels, self.seed)[:size], test
-
-
-def nested(indices: Any, labels: Any, seed: int) -> Any:
-    """Samples in an order of which every beginning is a sample of them all, stratified where they
-    have labels."""
-    shuffled = np.random.RandomState(seed).permutation(indices)
-    if labels is None:
-        return shuffled
-    place = np.empty(len(shuffled))
-    for label in np.unique(labels[shuffled]):
-        among = np.flatnonzero(labels[shuffled] == label)
-        place[among] = (np.arange(len(among)) + 0.5) / len(among)
-    return shuffled[np.argsort(place, kind="stable")]
+def _fit(estimator: Any, X: Any, y: Any, given: Any) -> None:
+    """Train in place, since a `fit` of somebody's own need not return the estimator."""
+    if y is None:
+        estimator.fit(X, **given)
+    else:
+        estimator.fit(X, y, **given)

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import copy
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
+
+# Scikit-learn documents how to derive from this class, but not where it is: pyproject.toml names
+# the newest version of scikit-learn that its own tests were run with.
 from sklearn.model_selection._search import BaseSearchCV
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils import check_random_state, indexable
+from sklearn.utils.validation import check_is_fitted
 
 from deepband.errors import InputError
-from deepband.integrations.sklearn import same, tables
+from deepband.integrations.sklearn import same
 from deepband.integrations.sklearn.continuing import Continued
+from deepband.integrations.sklearn.outcomes import NAMES, outcome
 from deepband.integrations.sklearn.resources import Resource, resource_of
 from deepband.integrations.sklearn.rounds import Rounds
-from deepband.integrations.sklearn.same import whole
+from deepband.integrations.sklearn.same import in_words_of_searches, whole
+from deepband.integrations.sklearn.scorers import metric_of, scorers_of
+from deepband.integrations.sklearn.spaces import parameters_of, space_of
+from deepband.integrations.sklearn.subsamples import count
 from deepband.opening import Settings, check_same, open_study, reopen
 from deepband.report import Plan, plan, plan_of
 from deepband.samplers import SamplerName
@@ -39,10 +46,13 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     between `min_resources` ("smallest": 1, or twice a fold's classes for samples) and
     `max_resources` ("auto": all samples), with `factor` times as much from rung to rung.
 
-    `fit` runs Hyperband. `deepen(X, y)` goes on with `factor` times the resources, or to
-    `max_resources`, and re-uses every evaluation, as does `fit` with `warm_start=True` and larger
-    `max_resources`; both want the data of before. `strategy` says who goes up a rung then.
-    `sampler` says where candidates come from: "uniform" unless it names another.
+    `param_distributions` is a space of deepband, or a list of dicts of which each candidate draws
+    one. `sampler` says where candidates come from: "uniform" unless it names another.
+
+    `fit` runs Hyperband. `deepen(X, y)` continues with `factor` times the resources, or to
+    `max_resources`, and reuses every evaluation, as does `fit` with `warm_start=True` and larger
+    `max_resources`. Both need the same data, splits, scoring and estimator. `strategy` says which
+    candidates are promoted then.
 
     `study` is the path of a study file, for these data and settings alone: `fit` goes on after what
     it holds, interrupted or not, and `deepband serve` shows it. `study_` is the study itself,
@@ -50,7 +60,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
 
     `cv_results_` has a row for every evaluation, with `iter`, `n_resources`, `bracket` and `run`.
     `best_*` come from the highest resource, and the best estimator is fitted again with
-    `max_resources`. With several metrics, `refit` names the one that decides.
+    `max_resources`; where these are fewer than all samples, `refit_indices_` says which. With
+    several metrics, `refit` names the one that decides.
     """
 
     def __init__(
@@ -99,8 +110,12 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     def fit(self, X: Any, y: Any = None, **params: Any) -> DeepbandSearchCV:
         """Run Hyperband on the data; with `warm_start`, go on with larger `max_resources`."""
         going_on = self.warm_start and hasattr(self, "_study")
-        with self._opened(X, y, params, going_on) as study:
-            self._search(study, X, y, params, self.strategy, self._largest(X))
+        if not going_on:
+            for name in (*NAMES, "_study"):
+                self.__dict__.pop(name, None)
+        X, y = indexable(X, y)
+        with self._opened(X, y, params, going_on) as (study, splits):
+            self._search(study, X, y, splits, params, self.strategy, self._largest(X))
         return self
 
     def deepen(
@@ -118,16 +133,19 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         check_is_fitted(self)
         if self.study is not None and not Path(self.study).exists():
             raise InputError(f"the study {self.study} is gone: put it back, or fit again.")
-        with self._opened(X, y, params, going_on=True) as study:
+        X, y = indexable(X, y)
+        with self._opened(X, y, params, going_on=True) as (study, splits):
             to = max_resources or self._asked * self.factor
             self._check_enough(X, to)
-            self._search(study, X, y, params, strategy or self.strategy, to)
+            self._search(study, X, y, splits, params, strategy or self.strategy, to)
         return self
 
     @property
     def study_(self) -> Study:
-        """The study, to look at: quotes, explanations, plots."""
-        check_is_fitted(self)
+        """The study, to look at: quotes, explanations, plots. It is there too when a search failed
+        in the end."""
+        if not hasattr(self, "_study"):
+            check_is_fitted(self)
         return self._study
 
     @property
@@ -143,10 +161,11 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             )
         low = 1 if smallest else whole("min_resources", self.min_resources)
         high = whole("max_resources", self.max_resources)
-        return plan_of(Schedule.of(self.factor, low, high), whole=True)
+        with in_words_of_searches():
+            return plan_of(Schedule.of(self.factor, low, high), whole=True)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_study")
+        return "_study" in vars(self) and "cv_results_" in vars(self)
 
     def get_metadata_routing(self) -> Any:
         """As of every search; with "partial_fit", metadata of `fit` go to that method."""
@@ -156,8 +175,11 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         return BaseSearchCV.get_metadata_routing(searching)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The study travels as its facts."""
+        """The study travels as its facts; to processes that evaluate candidates it does not."""
         state = dict(super().__getstate__())
+        if state.pop("_rounds", None) is not None:
+            for name in ("_study", "_ending", "cv_results_"):
+                state.pop(name, None)
         if "_study" in state:
             state["_study"] = list(self._study.storage.load())
         return state
@@ -170,28 +192,31 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     # Within
 
     @contextmanager
-    def _opened(self, X: Any, y: Any, params: Any, going_on: bool) -> Iterator[Study]:
-        """The study to run, which knows these data. One in a file is let go of afterwards."""
-        study = self._study if going_on and self.study is None else self._open(X, y)
-        try:
-            name = same.name_of(self, X, y, params)
-            if study.objective not in (None, name):
-                raise InputError(
-                    f"the study evaluated {study.objective}, and this is {name}: go on with the "
-                    "same data, estimator, cv, scoring and resource, or start another study."
-                )
-            check_same(study.state.created, self._given())
-            study.name_objective(name)
-            yield study
-        finally:
-            if self.study is not None:
-                study.close()
+    def _opened(
+        self, X: Any, y: Any, params: Any, going_on: bool
+    ) -> Iterator[tuple[Study, list[tuple[Any, Any]]]]:
+        """The study to run, which knows these data, and the splits. A study in a file is let go of
+        afterwards."""
+        metric_of(self.scoring, self.refit)  # what is wrong with scorers is said first
+        scorers_of(self.estimator, self.scoring)
+        splits = same.splits_of(self, X, y, same.routed(self, params).split)
+        name = same.name_of(self, X, y, splits, params)
+        with in_words_of_searches():
+            study = self._study if going_on and self.study is None else self._open(X, y, splits)
+            try:
+                same.check_name(study.objective, name)
+                check_same(study.state.created, self._given())
+                study.name_objective(name)
+                yield study, splits
+            finally:
+                if self.study is not None:
+                    study.close()
 
-    def _open(self, X: Any, y: Any) -> Study:
+    def _open(self, X: Any, y: Any, splits: Any) -> Study:
         settings = self._given()
         if self.study is None or not Path(self.study).exists():
             settings["max_budget"] = self._largest(X)
-            settings["min_budget"] = self._smallest(X, y)
+            settings["min_budget"] = self._smallest(X, y, splits)
             settings["seed"] = int(check_random_state(self.random_state).randint(2**31))
         return open_study(self.study, **settings)
 
@@ -199,7 +224,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         """What a study must have been made with to be gone on with."""
         low = self.min_resources
         return Settings(
-            space=self.param_distributions,
+            space=space_of(self.param_distributions),
             max_budget=None,
             min_budget=None if low == "smallest" else whole("min_resources", low),
             eta=self.factor,
@@ -215,83 +240,84 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             return whole("max_resources", self.max_resources)
         if self.resource != "n_samples":
             raise InputError(f"max_resources is 'auto': say how large {self.resource!r} may get.")
-        return int(_num_samples(X))
+        return count(X)
 
-    def _smallest(self, X: Any, y: Any) -> int:
+    def _smallest(self, X: Any, y: Any, splits: Any) -> int:
         if self.min_resources != "smallest":
             return whole("min_resources", self.min_resources)
         if self.resource != "n_samples":
             return 1
-        classes = (
-            len(np.unique(np.asarray(y))) if y is not None and is_classifier(self.estimator) else 1
-        )
-        splits = getattr(self.cv, "n_splits", self.cv if isinstance(self.cv, int) else 5)
-        return min(2 * splits * classes, int(_num_samples(X)))
+        labelled = y is not None and is_classifier(self.estimator)
+        classes = len(np.unique(np.asarray(y))) if labelled else 1
+        return min(2 * len(splits) * classes, count(X))
 
     def _check_enough(self, X: Any, wanted: float) -> None:
-        if self.resource == "n_samples" and wanted > _num_samples(X):
-            raise InputError(
-                f"there are {_num_samples(X)} samples, and max_resources would be {wanted}."
-            )
+        if self.resource == "n_samples" and wanted > count(X):
+            raise InputError(f"there are {count(X)} samples, and max_resources would be {wanted}.")
 
     def _search(
-        self, study: Study, X: Any, y: Any, params: Any, strategy: StrategyName, to: float
+        self,
+        study: Study,
+        X: Any,
+        y: Any,
+        splits: Any,
+        params: Any,
+        strategy: StrategyName,
+        to: float,
     ) -> None:
         """Run the study to its end, at `to`, and tell what it found."""
-        metric, created = self._metric(), study.state.created
-        if self.resource in study.space.configspace:
-            raise InputError(f"{self.resource!r} is the resource: take it out of the space.")
-        folder = study.files / "models" / created.study
-        resource = resource_of(self.resource, self.estimator, y, folder, created.seed)
-        inner = copy.copy(self)
-        inner.cv = same.splitter(self, y)
+        metric, resource = metric_of(self.scoring, self.refit), self._resource(study, X, y)
+        named = partial(parameters_of, self.param_distributions)
+        rounds = Rounds(self, study, resource, splits, metric, self.refit, strategy, to, named)
+        ending = partial(outcome, rounds, X, y, same.routed(self, params).fit)
+        self._study = study
         if study.done:
             study.deepen(strategy, to=to)
-        inner.refit, inner.estimator = False, resource.estimator
-        inner._rounds = Rounds(study, resource, inner.cv, metric, strategy, to)
-        if not study.done:
-            BaseSearchCV.fit(inner, X, y, **params)
-            for name in ("n_splits_", "scorer_", "multimetric_"):
-                setattr(self, name, getattr(inner, name))
-        elif not hasattr(self, "scorer_"):
-            self._take_scorers(inner, X, y, params)
-        self._study, self._asked = study, to
-        self._conclude(resource, metric, X, y, inner._get_routed_params_for_fit(params))
-
-    def _metric(self) -> str:
-        """Which score decides."""
-        if isinstance(self.scoring, list | tuple | dict | set):
-            if not isinstance(self.refit, str) or self.refit not in self.scoring:
-                raise InputError("with several metrics, refit names the one that decides.")
-            return self.refit
-        return self.refit if callable(self.scoring) and isinstance(self.refit, str) else "score"
-
-    def _run_search(self, evaluate_candidates: Any) -> None:
-        self._rounds.run(evaluate_candidates)
-
-    def _take_scorers(self, inner: Any, X: Any, y: Any, params: Any) -> None:
-        """What `fit` would have set, had there been anything left to evaluate."""
-        scorers = inner._get_scorers()[0]
-        self.multimetric_ = hasattr(scorers, "_scorers")
-        self.scorer_ = scorers._scorers if self.multimetric_ else scorers
-        self.n_splits_ = inner.cv.get_n_splits(X, y, params.get("groups"))
-
-    def _conclude(self, resource: Resource, metric: str, X: Any, y: Any, routed: Any) -> None:
-        """The table, the best of it, and the best estimator."""
-        study = self._study
-        self.n_resources_ = [int(budget) for budget in study.state.run.budgets]
-        self.cv_results_ = tables.cv_results(study.evaluations, resource)
-        if callable(self.refit):
-            self.best_index_ = int(self.refit(self.cv_results_))
+        if study.done:
+            # What scikit-learn's `fit` sets where there is something to evaluate.
+            self.n_splits_, self.multimetric_ = len(splits), metric != "score"
+            self.scorer_ = scorers_of(self.estimator, self.scoring)
+            found = ending(None)
         else:
-            self.best_index_ = tables.best_row(self.cv_results_, metric)
-            self.best_score_ = self.cv_results_[f"mean_test_{metric}"][self.best_index_]
-        self.best_params_ = self.cv_results_["params"][self.best_index_]
-        if self.refit is not False:
-            start = time.time()
-            chosen = clone(self.best_params_, safe=False)
-            largest, given = self.n_resources_[-1], routed.estimator.fit
-            self.best_estimator_ = resource.refit(chosen, largest, X, y, given)
-            self.refit_time_ = time.time() - start
-            if hasattr(self.best_estimator_, "feature_names_in_"):
-                self.feature_names_in_ = self.best_estimator_.feature_names_in_
+            with self._searching(rounds, ending):
+                super().fit(X, y, **params)
+                found = self._found
+        for name in NAMES:
+            self.__dict__.pop(name, None)
+        self.__dict__.update(found)
+        self._asked = to
+
+    def _resource(self, study: Study, X: Any, y: Any) -> Resource:
+        drawn = study.space.configspace
+        if self.resource in parameters_of(self.param_distributions, dict.fromkeys(drawn)):
+            raise InputError(f"{self.resource!r} is the resource: take it out of the space.")
+        folder = study.files / "models" / study.state.created.study
+        seed = study.state.created.seed
+        return resource_of(self.resource, self.estimator, X, y, folder, seed)
+
+    @contextmanager
+    def _searching(self, rounds: Rounds, ending: Any) -> Iterator[None]:
+        """While scikit-learn's own `fit` runs, it is given what evaluates a budget, splits that can
+        be asked for again, and no refit: what it has seen is not all that the study knows."""
+        instead = {"estimator": rounds.resource.estimator, "refit": False}
+        if hasattr(self.cv, "__next__"):
+            instead["cv"] = rounds.splits
+        before = {name: getattr(self, name) for name in instead}
+        self.__dict__.update(instead, _rounds=rounds, _ending=ending)
+        try:
+            yield
+        finally:
+            self.__dict__.update(before)
+            for name in ("_rounds", "_ending", "_found"):
+                self.__dict__.pop(name, None)
+
+    def _run_search(self, evaluate_candidates: Any, callback_ctx: Any = None) -> None:
+        """What scikit-learn's `fit` calls to evaluate candidates."""
+        self._rounds.run(evaluate_candidates, callback_ctx)
+        self._found = self._ending(callback_ctx)
+
+    def _init_callback_context(self, **settings: Any) -> Any:
+        """What scikit-learn's `fit` calls to report: a search and, unless there is none, a refit
+        that it does not see."""
+        settings["max_subtasks"] = 1 + (self._rounds.refit is not False)
+        return super()._init_callback_context(**settings)

@@ -1,0 +1,95 @@
+"""What a search found: the table, the best of it, and the best estimator."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+from sklearn.base import clone
+from sklearn.model_selection import cross_validate
+
+from deepband.errors import InputError, shown
+from deepband.integrations.sklearn.callbacks import task
+from deepband.integrations.sklearn.rounds import Rounds
+from deepband.integrations.sklearn.tables import best_row, chosen_row, cv_results
+
+NAMES = (
+    "cv_results_",
+    "best_index_",
+    "best_score_",
+    "best_params_",
+    "best_estimator_",
+    "refit_time_",
+    "refit_indices_",
+    "feature_names_in_",
+    "n_resources_",
+)
+"""The attributes in which a search tells it."""
+
+
+def outcome(rounds: Rounds, X: Any, y: Any, given: dict[str, Any], context: Any) -> dict[str, Any]:
+    """The attributes of a search whose study has come to its end. The best estimator is trained on
+    the data with the parameters of `fit` that are given, unless `refit` is False."""
+    study, refit = rounds.study, rounds.refit
+    results = cv_results(study.evaluations, rounds.resource, rounds.named)
+    found: dict[str, Any] = {
+        "n_resources_": [int(budget) for budget in study.state.run.budgets],
+        "cv_results_": results,
+    }
+    if callable(refit):
+        row = chosen_row(results, refit)
+    else:
+        best = best_row(results, rounds.metric)
+        if best is None:
+            raise _unscored(rounds, results["params"][0], X, y, given)
+        row = best
+        found["best_score_"] = results[f"mean_test_{rounds.metric}"][row]
+    found |= {"best_index_": row, "best_params_": results["params"][row]}
+    if refit is not False:
+        found |= _refitted(rounds, found, X, y, given, context)
+    return found
+
+
+def _unscored(
+    rounds: Rounds, params: dict[str, Any], X: Any, y: Any, given: dict[str, Any]
+) -> InputError:
+    """The error of a search in which nothing has a score. Scikit-learn only warned of the cause,
+    maybe in another process: one fold of the first candidate is evaluated again to find it."""
+    first = rounds.resource.best(clone(params, safe=False), int(rounds.study.state.run.budgets[0]))
+    cause: Exception | None = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cross_validate(
+                first,
+                X,
+                y,
+                cv=rounds.splits[:1],
+                scoring=rounds.search.scoring,
+                params=given,
+                error_score="raise",
+            )
+    except Exception as error:
+        cause = error
+    why = "its score is nan." if cause is None else f"{type(cause).__name__}: {cause}"
+    failure = InputError(f"no candidate has a score. The first one, {shown(params)}: {why}")
+    failure.__cause__ = cause
+    return failure
+
+
+def _refitted(
+    rounds: Rounds, found: dict[str, Any], X: Any, y: Any, given: dict[str, Any], context: Any
+) -> dict[str, Any]:
+    resource, largest = rounds.resource, found["n_resources_"][-1]
+    best = resource.best(clone(found["best_params_"], safe=False), largest)
+    start = time.time()
+    weight = given.get("sample_weight")
+    data = {"X": X, "y": y, "metadata": None if weight is None else {"sample_weight": weight}}
+    within = best if resource.fits else None
+    with task(context, "refit-with-best-params", rounds.search, within=within, data=data):
+        chosen = resource.refit(best, largest, X, y, given)
+    made = {"best_estimator_": best, "refit_time_": time.time() - start, "refit_indices_": chosen}
+    if hasattr(best, "feature_names_in_"):
+        made["feature_names_in_"] = best.feature_names_in_
+    return made

@@ -1,0 +1,42 @@
+"""JSON that gives back what was written: tuples stay tuples, and keys of dicts keep their type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+TAG = "deepband:"
+"""How the key of an object begins that stands for a tuple, or for a dict with keys of any type."""
+
+
+def to_text(value: object) -> str:
+    """A value as JSON. `from_text` gives back the same, tuples and keys of dicts included."""
+    return json.dumps(_tagged(value), allow_nan=False, separators=(",", ":"))
+
+
+def from_text(text: str) -> Any:
+    """The value of a text that `to_text` made."""
+    return json.loads(text, object_hook=_untagged) if f'"{TAG}' in text else json.loads(text)
+
+
+def _tagged(value: Any) -> Any:
+    """What JSON has no type for, as objects that say what they are."""
+    kind = type(value)
+    if kind is list:
+        return list(map(_tagged, value))
+    if kind is tuple:
+        return {f"{TAG}tuple": list(map(_tagged, value))}
+    if not isinstance(value, Mapping):
+        return value
+    if any(type(key) is not str or key.startswith(TAG) for key in value):
+        return {f"{TAG}dict": [[_tagged(key), _tagged(held)] for key, held in value.items()]}
+    return {key: _tagged(held) for key, held in value.items()}
+
+
+def _untagged(found: dict[str, Any]) -> Any:
+    if found.keys() == {f"{TAG}tuple"}:
+        return tuple(found[f"{TAG}tuple"])
+    if found.keys() == {f"{TAG}dict"}:
+        return dict(found[f"{TAG}dict"])
+    return found
