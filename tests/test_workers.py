@@ -760,3 +760,15 @@ def test_a_result_of_a_config_with_objects_waits_in_the_outbox(tmp_path: Path) -
     found = outbox.get(job.key, "token")
     assert found is not None
     assert (found.job.key, found.job.budget, found.loss) == (job.key, 9, 0.5)
+
+
+def test_a_result_that_waits_keeps_the_types_of_its_config(tmp_path: Path) -> None:
+    """Else it would not match the job that it answers, and would be evaluated again."""
+    outbox = Outbox(tmp_path)
+    outbox.make()
+    config = {"layers": (50, 20), "steps": [1, 2], "names": {1: "a", "b": (None,)}}
+    curve = ((1.0, math.inf), (math.inf, 0.5))
+    attempt = Attempt(Job(0, 1, 0, 1, config, "ab"), 0.5, curve=curve, saved="0-1-0.abcd")
+    with outbox.hold((0, 1, 0), "abcd", None):
+        outbox.put(attempt, "abcd")
+        assert outbox.waiting() == [attempt]
