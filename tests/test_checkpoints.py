@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 import deepband
-from deepband import Context, InputError, StorageError, Study
+from deepband import Context, InputError, Job, StorageError, Study
 from deepband.checkpoints import read_keep, seal
+from deepband.outbox import Outbox
+from deepband.records import Attempt
 
 Objective = Callable[[dict[str, Any], float, Context], float]
 
@@ -412,3 +414,25 @@ def test_a_crash_between_the_two_renames_costs_no_checkpoint(path: Path) -> None
         assert study.checkpoints.is_whole(job.key)
         study.checkpoints.accept(job.key, folder.name)
         assert study.checkpoints.is_whole(job.key)
+
+
+def test_what_a_killed_driver_had_no_time_to_prune_is_pruned_by_the_next(path: Path) -> None:
+    """It was killed between recording the result of a worker and removing what is superfluous."""
+    with open_study(path) as study:
+        study.optimize(train)
+        best = next(each for each in study.evaluations if each.rung > each.bracket)
+        key = (best.bracket, best.index, best.rung)
+        lower = study.checkpoints.path((*key[:2], best.rung - 1))
+        shutil.copytree(study.checkpoints.path(key), lower)
+        study.checkpoints.path(key).with_suffix(".json").rename(lower.with_suffix(".json"))
+        assert seal(study.checkpoints.path(key))
+        job = Job(*key, best.budget, best.config, study.state.created.study)
+        outbox = Outbox(study.files)
+        outbox.make()
+        with outbox.hold(key, "abcd", None):
+            outbox.put(Attempt(job, best.loss), "abcd")
+        assert len(folders(study)) == len(newest(study)) + 1
+    with open_study(path) as study:
+        study.optimize(train)
+        assert folders(study) == newest(study)
+        assert outbox.waiting() == []

@@ -181,8 +181,15 @@ class Loop:
                 continue
             for job in reserved:
                 self.study.release(job)
+            self._prune_recorded(attempt.job)
             outbox.clear(attempt.job.key)
         return orphans
+
+    def _prune_recorded(self, job: Job) -> None:
+        """Remove what the checkpoint of a job made superfluous whose result was recorded by a
+        driver that was killed before it could do so."""
+        if job.index in self.study.state.results.get((job.bracket, job.rung), {}):
+            self._prune(job)
 
     def _adopt(self) -> None:
         """Take in the results of orphans that have ended; what they left undone is offered."""
