@@ -177,11 +177,14 @@ class Study(Looking):
         lowest first. All of them are recorded, or none if it raises.
 
         `place` is the (bracket, index) of the config, where several have the same values."""
-        if not isinstance(origin, str) or not origin:
-            raise InputError(f"origin is {shown(origin)}: say in a text where results come from.")
+        _check_text("origin", origin, "say in a text where results come from.")
         self.lock()
         maximize = self.maximize
-        read = [(budget, read_result(result, maximize)) for budget, result in results]
+        try:
+            paired = [(budget, result) for budget, result in results]
+        except (TypeError, ValueError):
+            raise InputError("results are pairs: [(budget, result), ...].") from None
+        read = [(budget, read_result(result, maximize)) for budget, result in paired]
         keys, facts = facts_to_add(self._state, self.space.config(config), read, origin, place)
         self._record(facts)
         return keys
@@ -271,6 +274,7 @@ class Study(Looking):
 
     def name_objective(self, objective: str) -> None:
         """Note what is evaluated, such as "train.py:objective"."""
+        _check_text("the objective", objective, "name it in a text such as 'train.py:objective'.")
         self.lock()
         if objective != self._state.objective:
             self._record([ObjectiveNamed(objective)])
@@ -425,3 +429,9 @@ class Study(Looking):
         if self.learns and index >= len(self._state.configs[bracket]):
             raise JobError(bracket, index, rung, "its config is not drawn yet: ask for it first.")
         return bracket, index, rung
+
+
+def _check_text(name: str, given: object, advice: str) -> None:
+    """Refuse what is not a text that any file can keep."""
+    if not isinstance(given, str) or not given or given != given.encode(errors="ignore").decode():
+        raise InputError(f"{name} is {shown(given)}: {advice}")
