@@ -242,6 +242,20 @@ def test_a_place_tells_equal_configs_apart() -> None:
         study.add_evaluations(MINE, [(1, 0.1)], place=(0, 5))
 
 
+@pytest.mark.parametrize("in_a_file", [False, True])
+def test_a_place_takes_one_result_on_a_rung(tmp_path: Path, in_a_file: bool) -> None:
+    place = tmp_path / "a.study" if in_a_file else None
+    with deepband.open_study(place, space=SPACE, max_budget=9) as study:
+        study.add_evaluations(MINE, [(1, 0.1)])
+        study.add_evaluations(MINE, [(3, 0.1)], place=(0, 0))
+        for results in ([(1, 0.2)], [(3, 0.2)], [(1, 0.2), (3, 0.2)]):
+            with pytest.raises(InputError, match=r"has a result on rung \d already"):
+                study.add_evaluations(MINE, results, place=(0, 0))
+        study.add_evaluations(MINE, [(9, 0.1)], place=(0, 0))
+        finish(study, noisy(1))
+        assert [each.loss for each in study.evaluations if each.origin] == [0.1, 0.1, 0.1]
+
+
 def test_there_is_an_end_to_what_can_be_enqueued() -> None:
     study = open_study(space=SPACE, max_budget=3)
     for _ in range(9):

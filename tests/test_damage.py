@@ -3,19 +3,24 @@ refused, and is not written to."""
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
+from click.testing import CliRunner
 
 import deepband
 from deepband import DeepbandError, Study
+from deepband.cli import main
 from deepband.export import jsonl
+from deepband.storage import SqliteStorage
+from deepband.storage.schema import FORMAT
 from driving import noisy
 
 PAGE = 4096
@@ -117,6 +122,16 @@ Damage = Callable[[Whole, random.Random], bytes]
 def check(whole: Whole, damaged: bytes, place: Path) -> str:
     """Read a damaged file and write to it; return what came of that."""
     place.write_bytes(damaged)
+    problems, _ = attempt(SqliteStorage(place, looks_only=True).problems)
+    assert place.read_bytes() == damaged
+    found = read_and_write(whole, damaged, place)
+    if (problems == []) != (found == "written"):  # the doctor finds what a driver finds
+        newer = int.from_bytes(damaged[60:64]) > FORMAT  # only that is not damage
+        assert newer, (found, problems)
+    return found
+
+
+def read_and_write(whole: Whole, damaged: bytes, place: Path) -> str:
     study, refusal = attempt(lambda: deepband.open_study(place))
     if study is None:
         assert str(place) in refusal
@@ -186,3 +201,69 @@ def test_a_file_damaged_in_many_ways_is_read_as_it_was_or_refused(
     whole: Whole, damage: Damage, tmp_path: Path
 ) -> None:
     try_all(whole, damage, tmp_path / "a.study", range(1000, 2000))
+
+
+def doctor(place: Path) -> dict[str, Any]:
+    done = CliRunner().invoke(main, ["doctor", str(place), "--json"])
+    found: dict[str, Any] = json.loads(done.output)
+    assert done.exit_code == (0 if found["good"] else 1)
+    return found
+
+
+def test_the_doctor_checks_the_file(whole: Whole, tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    assert doctor(place)["study"] == "there is none"
+    place.write_bytes(whole.versions[-1])
+    assert doctor(place)["study"] == "whole"
+    with deepband.open_study(place) as study:  # also while a driver runs
+        study.lock()
+        assert doctor(place)["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        ("UPDATE evaluations SET loss = 0.125 WHERE rung = 1", "does not match its checksum"),
+        ("DELETE FROM evaluations WHERE rung = 1", "rows are missing"),
+        ("DELETE FROM configs WHERE bracket = 1", "refers to a row of configs that is not there"),
+        ("UPDATE studies SET commits = 5", "studies does not match its checksum"),
+        ("INSERT INTO runs VALUES (2, '81', NULL, '', 0)", "does not match its checksum"),
+        ("PRAGMA user_version = 2", "number of its format"),
+        ("DROP TABLE runs", "no such table"),
+    ],
+)
+def test_the_doctor_says_what_is_damaged(
+    whole: Whole, tmp_path: Path, damage: str, problem: str
+) -> None:
+    place = tmp_path / "a.study"
+    place.write_bytes(whole.versions[-1])
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute(damage)
+        connection.commit()
+    before = place.read_bytes()
+    found = doctor(place)
+    assert found["study"] == "damaged"
+    assert any(problem in each for each in found["problems"])
+    assert "restore a backup" in CliRunner().invoke(main, ["doctor", str(place)]).output
+    assert place.read_bytes() == before
+
+
+def test_the_doctor_looks_into_pages(whole: Whole, tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    newest = bytearray(whole.versions[-1])
+    newest[5 * PAGE : 6 * PAGE] = bytes(PAGE)
+    place.write_bytes(newest)
+    assert doctor(place)["problems"]
+    place.write_text("no database")
+    assert "not a database" in doctor(place)["problems"][0]
+
+
+def test_a_schema_that_is_no_text_is_a_damaged_file(whole: Whole, tmp_path: Path) -> None:
+    """SQLite quotes it in its message, which then is no text either."""
+    place = tmp_path / "a.study"
+    for name in (b"TABLE evaluations", b"run INTEGER PRIMARY KEY", b"WITHOUT ROWID"):
+        newest = whole.versions[-1]
+        start = newest.index(name)
+        place.write_bytes(newest[: start + 2] + b"\xff\xfe" + newest[start + 4 :])
+        with pytest.raises(deepband.StorageError, match=r"a\.study: is "):
+            deepband.open_study(place)

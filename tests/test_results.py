@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import deepband
 from deepband import ResultError
 from deepband.results import read_result
 from driving import open_study
@@ -148,3 +150,81 @@ def test_maximizing_is_converted_once() -> None:
     assert read_result(-math.inf, maximize=True)[0] == math.inf
     with pytest.raises(ResultError, match="better than anything"):
         read_result(math.inf, maximize=True)
+
+
+def large(count: int) -> list[float]:
+    return [1 / (number + 3) for number in range(count)]
+
+
+TOO_LARGE: dict[str, Callable[[], Any]] = {
+    "floats": lambda: large(100_000),
+    "more floats": lambda: large(2_000_000),
+    "array": lambda: np.zeros(100_000_000, np.int8),
+    "matrix": lambda: np.zeros((10_000, 10_000), np.int8),
+    "bytes": lambda: b"x" * 100_000_000,
+    "set": lambda: set(range(2_000_000)),
+    "mapping": lambda: {f"step {number}": number for number in range(200_000)},
+    "texts": lambda: ["x" * 60_000] * 30,
+    "texts that JSON escapes": lambda: ["ü" * 60_000] * 5,
+    "nested": lambda: [[[[0.5] * 100] * 100] * 100],
+    "large integers": lambda: [10**300] * 10_000,
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_metrics_that_are_too_large_are_refused_and_the_job_stays_open(name: str) -> None:
+    study = open_study()
+    job = study.ask()
+    assert job is not None
+    with pytest.raises(ResultError, match=r"metrics that are too large.*1 MiB.*context\.path"):
+        study.tell(job, {"loss": 0.5, "large": TOO_LARGE[name]()})
+    study.tell(job, 0.5)
+    assert len(study.evaluations) == 1
+
+
+def test_metrics_just_below_the_limit_are_kept() -> None:
+    study = open_study()
+    job = study.ask()
+    assert job is not None
+    study.tell(job, {"loss": 0.5, "curve": large(40_000), "text": "x" * 200_000})
+    metrics = study.evaluations[0].metrics
+    assert metrics["curve"] == large(40_000)
+    assert metrics["text"] == "x" * (64 * 1024) + " ..."
+
+
+def test_metrics_that_are_too_large_are_a_failure_of_the_evaluation() -> None:
+    study = open_study()
+
+    def train(config: dict[str, float], budget: float) -> dict[str, Any]:
+        return {"loss": config["x"], "weights": np.zeros(10**7) if config["x"] > 0.8 else [0.5]}
+
+    study.optimize(train)
+    failed = [each for each in study.evaluations if each.error]
+    assert failed
+    assert all(each.config["x"] > 0.8 for each in failed)
+    assert failed[0].error is not None
+    assert failed[0].error.startswith("ResultError: the result has metrics that are too large")
+
+
+def test_long_errors_are_cut() -> None:
+    _, error, _ = read_result(ValueError("x" * 10**7))
+    assert error is not None
+    assert error.startswith("ValueError: xxx")
+    assert len(error) < 70_000
+
+
+def test_a_learning_curve_is_thinned_out() -> None:
+    study = open_study(max_budget=1)
+
+    def train(config: dict[str, float], budget: float, context: deepband.Context) -> float:
+        for step in range(30_001):
+            context.report(step, step / 2)
+        return config["x"]
+
+    study.optimize(train)
+    (evaluation,) = study.evaluations
+    steps = [step for step, _ in evaluation.curve]
+    assert len(steps) <= 10_000
+    assert steps == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (0, 30_000)
+    assert all(loss == step / 2 for step, loss in evaluation.curve)

@@ -8,9 +8,10 @@ are facts like any other, with their origin.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from operator import index as whole
+from typing import Any, TypeAlias
 
-from deepband.errors import BudgetError, InputError
+from deepband.errors import BudgetError, InputError, shown
 from deepband.facts import Config, ConfigsDrawn, Fact, JobFinished, JobKey
 from deepband.results import Outcome
 from deepband.schedule import Budget, as_number
@@ -59,9 +60,18 @@ def _places(state: State, config: Config, rungs: list[int], place: Place | None)
         )
     if place is None:
         place = _place_of(state, config, rungs[0]) or free_place(state, rungs[0])
-    elif not _fits(state, config, rungs[0], place):
-        raise InputError(f"{place} is neither the place of this config nor the next free one.")
+    else:
+        place = _read_place(place)
+        if not _fits(state, config, rungs[0], place):
+            raise InputError(f"{place} is neither the place of this config nor the next free one.")
     bracket, index = place
+    for rung in rungs:
+        if state.result(bracket, index, rung) is not None:
+            raise InputError(
+                f"bracket {bracket}, index {index} has a result on rung {rung} already, and an "
+                "evaluation is recorded once: leave it out, or leave out place to add a second "
+                "evaluation of the same config."
+            )
     top = state.schedule.top
     if rungs[-1] > top and (rungs != [bracket] or bracket > state.coming.top):
         raise InputError(
@@ -75,11 +85,20 @@ def _places(state: State, config: Config, rungs: list[int], place: Place | None)
     return [(bracket, index, rung) for rung in rungs]
 
 
+def _read_place(given: Any) -> Place:
+    """A (bracket, index) of whole numbers."""
+    try:
+        bracket, index = given
+        return whole(bracket), whole(index)
+    except (TypeError, ValueError):
+        raise InputError(f"place is {shown(given)}: give a (bracket, index).") from None
+
+
 def _fits(state: State, config: Config, rung: int, place: Place) -> bool:
     """Whether a result on a rung can be taken over at a place."""
     bracket, index = place
     if rung == bracket:
-        return place == free_place(state, bracket)
+        return place == free_place(state, bracket) or state.result(*place, rung) is not None
     below = state.result(bracket, index, rung - 1)
     return below is not None and state.configs[bracket][index] == config
 

@@ -123,13 +123,13 @@ class UnknownNameError(InputError):
 
 
 class ResultError(InputError):
-    """What an objective returned is not a loss."""
+    """What an objective returned is not a loss, or is too large to be recorded."""
 
-    def __init__(self, given: object, advice: str) -> None:
+    def __init__(self, given: object, advice: str, problem: str = "") -> None:
         self.given = given
-        super().__init__(
-            f"the result {shown(given)} ({type(given).__name__}) is not a loss: {advice}"
-        )
+        if not problem:
+            problem = f"{shown(given)} ({type(given).__name__}) is not a loss"
+        super().__init__(f"the result {problem}: {advice}")
 
 
 class JobError(DeepbandError):

@@ -21,6 +21,9 @@ from deepband.facts import own_copy
 from deepband.records import Attempt, Job
 from deepband.results import read_any_result
 
+MOST_POINTS = 10_000
+"""Points of a learning curve that are kept of an evaluation."""
+
 Objective: TypeAlias = Callable[..., object]
 """`objective(config, budget)` or `objective(config, budget, context)`; see `takes_context`."""
 
@@ -46,8 +49,13 @@ class Context:
     reported: list[tuple[float, float]] = field(default_factory=list)
 
     def report(self, step: float, loss: float) -> None:
-        """Note a point of the learning curve; it is recorded with the result."""
+        """Note a point of the learning curve; it is recorded with the result.
+
+        Of more than 10,000 points every second one is left out, as often as needed.
+        """
         self.reported.append((float(step), float(loss)))
+        if len(self.reported) > MOST_POINTS:
+            del self.reported[1::2]  # the first point and the newest one stay
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from decimal import Decimal
 from numbers import Real
 from typing import Any, TypeAlias
@@ -12,6 +13,9 @@ from typing import Any, TypeAlias
 from deepband.errors import ResultError, shown
 
 MOST_TEXT = 64 * 1024
+MOST_METRICS = 1024 * 1024
+"""Bytes that the metrics of one evaluation may take as JSON: all of them are in memory whenever the
+study is open."""
 WANTED = "give a real number, a mapping with 'loss', or an exception for a failure."
 
 
@@ -33,8 +37,7 @@ def read_result(result: object, maximize: bool = False) -> Outcome:
         return *_loss(result, maximize), None
     if "loss" not in result:
         raise ResultError(result, "the mapping has no 'loss'; " + WANTED)
-    metrics = {_text(str(key)): _plain(value) for key, value in result.items() if key != "loss"}
-    return *_loss(result["loss"], maximize), metrics or None
+    return *_loss(result["loss"], maximize), _metrics(result)
 
 
 def read_any_result(result: object, maximize: bool = False) -> Outcome:
@@ -108,19 +111,71 @@ def _text(text: str) -> str:
     return whole.encode("utf-8", "backslashreplace").decode()
 
 
-def _plain(value: object) -> object:
+class _FullError(Exception):
+    """Metrics that are too large."""
+
+
+class _Room:
+    """How many more numbers and characters metrics may have, so that none too large is copied."""
+
+    left = MOST_METRICS
+
+    def take(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise _FullError
+
+
+def _metrics(result: Mapping[Any, Any]) -> Mapping[str, Any] | None:
+    """What a result holds beside its loss, if it is not too large."""
+    room = _Room()
+    try:
+        found = {key: value for key, value in result.items() if key != "loss"}
+        metrics = {_key(key, room): _plain(value, room) for key, value in found.items()}
+        if MOST_METRICS - room.left > MOST_METRICS / 32:  # a number takes up to 25 bytes
+            _Room().take(len(json.dumps(metrics)))
+    except _FullError:
+        raise ResultError(
+            result,
+            f"an evaluation keeps up to {MOST_METRICS // 1024**2} MiB, counted as JSON. Save what "
+            "is large as a file in context.path, and return a summary of it.",
+            "has metrics that are too large",
+        ) from None
+    return metrics or None
+
+
+def _key(key: object, room: _Room) -> str:
+    text = _text(str(key))
+    room.take(len(text))
+    return text
+
+
+def _plain(value: Any, room: _Room) -> object:
     """A metric as plain data that a file can keep: numbers, texts, bools, None, lists, dicts."""
+    room.take(_size(value))
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     if value is None or type(value) in (bool, float) or _is_small(value):
         return value
     if isinstance(value, Mapping):
-        return {_text(str(key)): _plain(inner) for key, inner in value.items()}
+        return {_key(key, room): _plain(inner, room) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_plain(inner, room) for inner in value]
     if hasattr(value, "tolist"):  # NumPy and tensors
-        return _plain(value.tolist())
+        return _plain(value.tolist(), room)
     return _text(value if isinstance(value, str) else shown(value, MOST_TEXT))
+
+
+def _size(value: Any) -> int:
+    """At least how many numbers or characters a metric has, without looking into it."""
+    if isinstance(value, str):
+        return min(len(value), MOST_TEXT)
+    if isinstance(value, int):
+        return 1 + value.bit_length() // 4
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and all(isinstance(length, int) for length in shape):
+        return math.prod(shape)
+    return len(value) if isinstance(value, Sized) else 1
 
 
 def _is_small(value: object) -> bool:

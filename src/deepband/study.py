@@ -176,11 +176,14 @@ class Study(Looking):
         lowest first. All of them are recorded, or none if it raises.
 
         `place` is the (bracket, index) of the config, where several have the same values."""
-        if not isinstance(origin, str) or not origin:
-            raise InputError(f"origin is {shown(origin)}: say in a text where results come from.")
+        _check_text("origin", origin, "say in a text where results come from.")
         self.lock()
         maximize = self.maximize
-        read = [(budget, read_result(result, maximize)) for budget, result in results]
+        try:
+            paired = [(budget, result) for budget, result in results]
+        except (TypeError, ValueError):
+            raise InputError("results are pairs: [(budget, result), ...].") from None
+        read = [(budget, read_result(result, maximize)) for budget, result in paired]
         keys, facts = facts_to_add(self._state, self.space.config(config), read, origin, place)
         self._record(facts)
         return keys
@@ -271,6 +274,7 @@ class Study(Looking):
 
     def name_objective(self, objective: str) -> None:
         """Note what is evaluated, such as "train.py:objective"."""
+        _check_text("the objective", objective, "name it in a text such as 'train.py:objective'.")
         self.lock()
         if objective != self._state.objective:
             self._record([ObjectiveNamed(objective)])
@@ -445,3 +449,9 @@ def _iterable(given: object) -> Iterable[Any]:
 
 def _no_pairs(given: object) -> InputError:
     return InputError(f"tell_all takes pairs, [(job, result), ...], and was given {shown(given)}.")
+
+
+def _check_text(name: str, given: object, advice: str) -> None:
+    """Refuse what is not a text that any file can keep."""
+    if not isinstance(given, str) or not given or given != given.encode(errors="ignore").decode():
+        raise InputError(f"{name} is {shown(given)}: {advice}")

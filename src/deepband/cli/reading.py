@@ -25,9 +25,11 @@ from deepband.cli.group import (
     write_output,
 )
 from deepband.cli.text import describe, describe_forecasts, describe_status, say, say_json
-from deepband.errors import InputError
+from deepband.errors import InputError, StorageError
 from deepband.forecast import forecast
 from deepband.outbox import Outbox
+from deepband.storage import SqliteStorage
+from deepband.storage.complaints import ADVICE
 from deepband.strategies import StrategyName
 
 
@@ -166,12 +168,18 @@ def export(study: Path, kind: str, canonical: bool, output: Path | None) -> None
 @click.argument("study", type=PATH, default=Path("any.study"))
 @json_option
 def doctor(study: Path, as_json: bool) -> None:
-    """Whether a study is safe here: SQLite, file system, lock and free space."""
+    """Whether a study is whole, and safe here: its file, SQLite, file system, lock and free space.
+
+    The file is only read: its pages, references, checksums, and whether its facts fit together.
+    """
     folder = study.absolute().parent
     if not folder.is_dir():
         raise InputError(f"the folder {folder} does not exist.")
     kind = _file_system(folder)
+    problems = _problems(study) if study.exists() else None
     found: dict[str, Any] = {
+        "study": "there is none" if problems is None else "damaged" if problems else "whole",
+        "problems": problems or [],
         "sqlite": sqlite3.sqlite_version,
         "strict_tables": sqlite3.sqlite_version_info >= (3, 37),
         "folder": str(folder),
@@ -180,17 +188,34 @@ def doctor(study: Path, as_json: bool) -> None:
         "locks": _locks(folder),
         "free_bytes": shutil.disk_usage(folder).free,
     }
-    good = found["strict_tables"] and found["locks"] and not found["network_file_system"]
-    found["good"] = good
+    place = found["strict_tables"] and found["locks"] and not found["network_file_system"]
+    found["good"] = bool(place and not problems)
     if as_json:
         say_json(found)
     else:
-        for name, value in found.items():
-            say(f"{name:20} {value}")
-        if not good:
+        _say_findings(found)
+        if problems:
+            say("Do not continue with this file: restore a backup of it.")
+        if not place:
             say("A study should not be kept here: use a local disk and SQLite 3.37 or newer.")
-    if not good:
+    if not found["good"]:
         raise SystemExit(1)
+
+
+def _say_findings(found: dict[str, Any]) -> None:
+    for name, value in found.items():
+        if name != "problems":
+            say(f"{name:20} {value}")
+        for problem in found["problems"] if name == "study" else ():
+            say(f"  {problem}")
+
+
+def _problems(study: Path) -> list[str]:
+    """What is wrong with a study file, if anything."""
+    try:
+        return SqliteStorage(study, looks_only=True).problems()
+    except StorageError as error:
+        return [error.problem.removesuffix(ADVICE).strip()]
 
 
 NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "lustre", "fuse.sshfs", "afs", "ceph"}

@@ -30,6 +30,8 @@ def complaints(path: Path, kept: str = "", journal: Path | None = None) -> Itera
     except DeepbandError:
         raise
     except Exception as error:  # a value that means nothing, or a text that is none
+        if kept:  # nothing was read: this is a mistake of ours
+            raise
         raise StorageError(path, f"is damaged: {error!r}. {ADVICE}") from error
 
 

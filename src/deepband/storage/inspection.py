@@ -57,7 +57,7 @@ def problems(connection: sqlite3.Connection) -> list[str]:
     for table, _, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         found.append(f"a row of {table} refers to a row of {parent} that is not there")
     try:
-        State(codec.read(connection))
+        State(list(codec.read(connection)))  # all rows are checked before any is made sense of
     except Exception as error:
         found.append(f"its facts cannot be read: {error}")
     return found
