@@ -85,7 +85,7 @@ WRONG: dict[str, Wrong] = {
     ),
     "add to a text": lambda study, jobs: study.add_evaluations(MINE, [(3, 0.5)], place="here"),  # type: ignore[arg-type]
     "deepen too early": lambda study, jobs: study.deepen("efficient"),
-    "deepen by no strategy": lambda study, jobs: study.deepen("other"),
+    "deepen by no strategy": lambda study, jobs: study.deepen("other"),  # type: ignore[arg-type]
     "deepen by 5": lambda study, jobs: study.deepen(5),  # type: ignore[arg-type]
     "deepen to no level": lambda study, jobs: study.deepen("efficient", to=10),
     "deepen to a text": lambda study, jobs: study.deepen("efficient", to="deep"),  # type: ignore[arg-type]

@@ -41,9 +41,9 @@ from deepband.space import Space
 
 MOST = 300
 """Observations shown, at most."""
-MOST_VALUES = 40_000
+MOST_VALUES = 20_000
 """Of all parameters of all observations shown: Optuna's time grows with both. This leaves 300
-observations to spaces of 133 parameters, and 50 to one of 786."""
+observations to spaces of 66 parameters, and 90 to one of 222."""
 LEAST = 25
 """Observations shown, however many parameters there are."""
 TRIES = 5
