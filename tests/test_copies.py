@@ -21,6 +21,7 @@ import pytest
 import deepband
 from deepband import errors, facts, improving, stability
 from deepband.errors import FactError, TornError
+from deepband.integrations.sklearn.tables import NoSuchRowError, NotAnIndexError
 from driving import finish, noisy, open_study
 
 PATH = Path("mlp.study")
@@ -39,7 +40,11 @@ ERRORS: list[Exception] = [
     deepband.ClosedError(),
     deepband.StorageError(PATH, "is gone."),
     deepband.HeldError(PATH, {"pid": 1, "host": "here", "since": "now"}),
+    deepband.GoneError(PATH, "was moved"),
     deepband.SmallSpaceWarning("some will repeat"),
+    deepband.BusyWarning("it is locked"),
+    NotAnIndexError("refit returned 1.7"),
+    NoSuchRowError("refit returned -1"),
     deepband.ObserverWarning("it failed"),
     FactError("they do not fit"),
     TornError(PATH),

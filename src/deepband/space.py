@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from deepband import distributions
 from deepband.choices import mapped, position, unwrapped, wrapped
 from deepband.errors import SpaceError, shown
-from deepband.facts import Config, own_copy
+from deepband.facts import Config
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,7 +153,7 @@ class Space:
             Configuration(self.configspace, values=legal)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise SpaceError(f"{shown(given)} is no config of the space: {error}.") from error
-        return own_copy({name: values[name] for name in self.configspace if name in values})
+        return {name: values[name] for name in self.configspace if name in values}
 
     def configs(self, matrix: Matrix) -> list[Config]:
         """The columns of a matrix as plain dicts; a parameter that is inactive is left out."""
