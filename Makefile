@@ -17,11 +17,11 @@ demo: .venv/demo
 	$(BIN)/deepband demo
 
 test: .venv/test
-	$(BIN)/python -m pytest $(LIGHT)
+	$(BIN)/python -m pytest $(LIGHT) $(PARALLEL)
 
 # `make test`, then all that it leaves out, and the laws again over many more random inputs.
 test-all: test .venv/test-all .venv-peers/made
-	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -m "(heavy or hypothesis) and not soak"
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -m "(heavy or hypothesis) and not soak" $(PARALLEL)
 
 # `make test` with the lowest version of every dependency that pyproject.toml declares. Their
 # deprecation warnings are not ours to fix: old packages meet new versions of what they depend on.
