@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ import pytest
 
 import deepband
 from deepband import HeldError, InputError, SpaceError, StorageError, Study
+from deepband.storage import SqliteStorage
 from deepband.storage.schema import FORMAT
 from driving import SPACE, finish, noisy
 
@@ -222,6 +224,32 @@ def test_a_child_of_a_dead_driver_does_not_hold_the_study(path: Path) -> None:
     finally:
         os.kill(child, signal.SIGKILL)
         driver.communicate()
+
+
+def test_a_study_that_nobody_closes_lets_go_of_its_file(path: Path) -> None:
+    study = make(path)
+    assert study.ask() is not None
+    assert isinstance(study.storage, SqliteStorage)
+    connection = study.storage._connection
+    assert connection is not None
+    del study
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
+    with deepband.open_study(path) as other:
+        assert other.ask() is not None
+
+
+def test_a_script_that_closes_nothing_is_told_nothing(path: Path) -> None:
+    make(path).close()
+    code = "import sys, deepband; study = deepband.open_study(sys.argv[1]); study.ask()"
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", code, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
 
 
 def test_what_is_no_study_is_refused_and_left_alone(path: Path, tmp_path: Path) -> None:
