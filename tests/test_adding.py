@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -289,3 +290,19 @@ def test_observers_that_come_late_learn_origins() -> None:
         (1, "a paper"),
         (2, None),
     ]
+
+
+def test_what_the_results_of_a_generator_raise_is_the_users_own() -> None:
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
+    error = ValueError("mine")
+
+    def results() -> Iterator[tuple[int, float]]:
+        yield 1, 0.5
+        raise error
+
+    with pytest.raises(ValueError, match="mine") as caught:
+        study.add_evaluations({"x": 0.5}, results())
+    assert caught.value is error
+    with pytest.raises(InputError, match="results are pairs"):
+        study.add_evaluations({"x": 0.5}, [(1, 0.5, 3)])  # type: ignore[list-item]
+    assert study.evaluations == []

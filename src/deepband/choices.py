@@ -54,11 +54,14 @@ def unwrapped(value: Any) -> Any:
 
 
 def position(values: Iterable[Any], value: Any) -> int:
-    """Where a value stands among others, by its content; ValueError if it is not there."""
-    wanted = wrapped(value)
-    for place, each in enumerate(values):
-        if each is value or wrapped(each) == wanted:
-            return place
+    """Where a value stands among others, by its content; ValueError if it is not there. A scalar of
+    NumPy is also the number that it holds."""
+    listed = list(values)
+    plain = value.item() if getattr(value, "shape", None) == () else value
+    for wanted in (wrapped(value), wrapped(plain)):
+        for place, each in enumerate(listed):
+            if each is value or wrapped(each) == wanted:
+                return place
     raise ValueError(f"{shown(value)} is not among the choices")
 
 

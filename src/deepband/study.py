@@ -111,7 +111,7 @@ class Study(Looking):
         """Record many results together: all of them, or none if it raises."""
         self.lock()
         maximize = self.maximize
-        paired = [_pair(given) for given in _iterable(pairs)]
+        paired = _pairs(pairs, "tell_all takes pairs, [(job, result), ...]")
         self._finish(
             (job, (*read_result(result, maximize), None, None, None)) for job, result in paired
         )
@@ -179,10 +179,7 @@ class Study(Looking):
         _check_text("origin", origin, "say in a text where results come from.")
         self.lock()
         maximize = self.maximize
-        try:
-            paired = [(budget, result) for budget, result in results]
-        except (TypeError, ValueError):
-            raise InputError("results are pairs: [(budget, result), ...].") from None
+        paired = _pairs(results, "results are pairs, [(budget, result), ...]")
         read = [(budget, read_result(result, maximize)) for budget, result in paired]
         keys, facts = facts_to_add(self._state, self.space.config(config), read, origin, place)
         self._record(facts)
@@ -431,24 +428,21 @@ class Study(Looking):
         return bracket, index, rung
 
 
-def _pair(given: object) -> tuple[Job, object]:
-    """A (job, result). Nothing is caught here: what the user's own iterators raise is theirs."""
+def _pairs(given: object, wanted: str) -> list[tuple[Any, Any]]:
+    """What was given, if it is made of pairs. Nothing is caught here: what the user's own iterators
+    raise is theirs."""
+    if not isinstance(given, Iterable):
+        raise InputError(f"{wanted}, and was given {shown(given)}.")
+    return [_pair(each, wanted) for each in given]
+
+
+def _pair(given: object, wanted: str) -> tuple[Any, Any]:
     if type(given) is tuple and len(given) == 2:  # nearly always
         return given
-    pair = tuple(islice(_iterable(given), 3))
+    pair = tuple(islice(given, 3)) if isinstance(given, Iterable) else ()
     if len(pair) != 2:
-        raise _no_pairs(given)
+        raise InputError(f"{wanted}, and {shown(given)} is not one.")
     return pair
-
-
-def _iterable(given: object) -> Iterable[Any]:
-    if not isinstance(given, Iterable):
-        raise _no_pairs(given)
-    return given
-
-
-def _no_pairs(given: object) -> InputError:
-    return InputError(f"tell_all takes pairs, [(job, result), ...], and was given {shown(given)}.")
 
 
 def _check_text(name: str, given: object, advice: str) -> None:
