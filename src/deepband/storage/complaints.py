@@ -29,10 +29,11 @@ def complaints(path: Path, kept: str = "", journal: Path | None = None) -> Itera
         raise StorageError(path, f"is damaged: {error}. {ADVICE}") from error
     except DeepbandError:
         raise
-    except Exception as error:  # a value that means nothing, or a text that is none
+    except Exception as error:  # a value that means nothing
         if kept:  # nothing was read: this is a mistake of ours
             raise
-        raise StorageError(path, f"is damaged: {error!r}. {ADVICE}") from error
+        text = "its schema is not text" if isinstance(error, UnicodeDecodeError) else repr(error)
+        raise StorageError(path, f"is damaged: {text}. {ADVICE}") from error
 
 
 def _meaning(error: sqlite3.DatabaseError) -> str:
