@@ -436,3 +436,28 @@ def test_what_a_killed_driver_had_no_time_to_prune_is_pruned_by_the_next(path: P
         study.optimize(train)
         assert folders(study) == newest(study)
         assert outbox.waiting() == []
+
+
+def test_what_an_interrupted_attempt_saved_is_no_link(path: Path) -> None:
+    outside = path.with_name("outside")
+    outside.mkdir()
+    with open_study(path) as study:
+        job = study.ask()
+        assert job is not None
+        folder, _ = study.checkpoints.begin(job.key)
+        folder.with_name("0-0-0.partial").symlink_to(outside)
+        _, partial = study.checkpoints.begin(job.key)
+        assert partial is None
+
+
+def test_a_saved_study_takes_nothing_along_from_behind_links(path: Path) -> None:
+    outside = path.with_name("outside")
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    with open_study(path) as study:
+        study.optimize(train)
+        (study.checkpoints.folder / "7").symlink_to(outside)
+        study.save_as(path.with_name("b.study"))
+        copied = study.checkpoints.folder
+        assert set(folders(study)) == newest(study)
+        assert (copied / "7").is_symlink()

@@ -8,6 +8,7 @@ plain words what is wrong.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -28,8 +29,10 @@ import pytest
 import deepband
 import odd_files
 from commands import Commands, Ended
+from deepband import Job, attempt_codec, plain_files
 from deepband.orphans import Orphans
 from deepband.outbox import Outbox
+from deepband.records import Attempt
 from deepband.storage import codec
 from deepband.storage.checksums import checksum
 from deepband.storage.sidecars import MAGIC
@@ -417,3 +420,40 @@ def test_a_report_reads_nothing_but_the_study(
     assert ended.code == 0
     assert SECRET not in (tmp_path / "report.html").read_text()
     assert snapshot(outside) == before
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        '{"m": {"deepband:tuple": [Infinity]}}',
+        '{"m": {"deepband:dict": [[1, 2], ["a", 3]]}}',
+        '{"deepband:dict": [[1, 2]]}',
+        '{"m": 1e999}',
+    ],
+)
+def test_metrics_that_no_objective_returns_are_no_result(metrics: str) -> None:
+    row = (
+        '{"job": [0, 0, 0, 1, {}, "ab"], "loss": "0.5", "error": null, "metrics": METRICS, '
+        '"seconds": 1.0, "resumed_from": null, "curve": [], "saved": null, "environment": false}'
+    )
+    assert attempt_codec.decode(row.replace("METRICS", '{"m": 1}').encode()) is not None
+    assert attempt_codec.decode(row.replace("METRICS", metrics).encode()) is None
+
+
+def test_a_result_that_cannot_be_read_now_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk fails once: an error that no test can cause on a real one."""
+    outbox = Outbox(tmp_path)
+    outbox.make()
+    with outbox.hold((0, 0, 0), "abcd", None):
+        outbox.put(Attempt(Job(0, 0, 0, 1, {}, "ab"), 0.5), "abcd")
+
+    def fails(*_: object, **__: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plain_files, "read_file", fails)
+        with pytest.raises(deepband.StorageError, match="Input/output error"):
+            outbox.waiting()
+    assert len(outbox.waiting()) == 1

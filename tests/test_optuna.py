@@ -8,13 +8,14 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import ConfigSpace as CS
 import optuna
 import pytest
+import sqlalchemy
 from matplotlib import pyplot
 from optuna.distributions import (
     BaseDistribution,
@@ -42,6 +43,22 @@ MINE = {"x": 0.5, "n": 3, "kind": "a"}
 @pytest.fixture(autouse=True)
 def _quiet() -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Close what Optuna's storages opened: they have no `close`, and Python
+    3.13 warns of connections that are not closed."""
+    opened: list[Any] = []
+
+    def note(connection: Any, record: object) -> None:
+        opened.append(connection)
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "connect", note)
+    yield
+    sqlalchemy.event.remove(sqlalchemy.Engine, "connect", note)
+    for connection in opened:
+        connection.close()
 
 
 STORAGES: list[Callable[[Path], Any]] = [

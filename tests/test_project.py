@@ -29,6 +29,7 @@ LAYERS = [
         "choices",
         "interrupts",
         "plain_files",
+        "descendants",
         "threads",
     },
     {"records", "results", "strategies", "theory", "space"},

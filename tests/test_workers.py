@@ -15,15 +15,19 @@ import subprocess
 import sys
 import threading
 import time
+from collections import OrderedDict, UserDict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 import deepband
 from deepband import Context, InputError, Job, ObjectiveError, StorageError, Study, export
+from deepband.executors import processes
+from deepband.executors.worker_process import WorkerProcess
 from deepband.outbox import Outbox
 from deepband.records import Attempt
 
@@ -772,3 +776,98 @@ def test_a_result_that_waits_keeps_the_types_of_its_config(tmp_path: Path) -> No
     with outbox.hold((0, 1, 0), "abcd", None):
         outbox.put(attempt, "abcd")
         assert outbox.waiting() == [attempt]
+
+
+# Workers that are started, ended and replaced
+
+
+class SlowToLoad:
+    """An objective whose loading takes longer than a worker may take to begin."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        time.sleep(2)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"some": "state"}
+
+    def __call__(self, config: dict[str, Any], budget: float) -> float:
+        if config["x"] < 0.3:
+            raise ValueError("too small")
+        return float(config["x"]) / budget
+
+
+def test_a_spare_worker_is_used_when_it_has_loaded_the_objective(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "SECONDS_TO_BEGIN", 1.5)
+    with open_study(path, max_budget=3, seed=3) as study:
+        study.optimize(SlowToLoad(), workers=2, retries=0)
+        assert all((each.loss is None) == (each.config["x"] < 0.3) for each in study.evaluations)
+        assert all("too small" in each.error for each in study.evaluations if each.error)
+
+
+def test_a_timeout_is_told_once(path: Path) -> None:
+    """A second signal would break into what an objective does to end well."""
+
+    def objective(config: dict[str, Any], budget: float) -> float:
+        def note(*_: object) -> None:
+            with path.with_name("signals").open("a") as file:
+                file.write("x")
+
+        signal.signal(signal.SIGTERM, note)
+        time.sleep(1.5)
+        return float(config["x"])
+
+    with open_study(path, max_budget=1) as study:
+        study.optimize(objective, workers=1, timeout=0.3, retries=0)
+        assert path.with_name("signals").read_text() == "x"
+
+
+def test_a_process_that_has_the_number_of_a_dead_worker_is_not_ended() -> None:
+    """The numbers of processes are used again: a child stands in for a process that has one."""
+    worker = WorkerProcess(cloudpickle.dumps(os.getpid))
+    os.kill(worker.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while not worker.is_gone():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as innocent:
+        worker.pid = innocent.pid
+        worker.end()
+        assert innocent.poll() is None
+        innocent.communicate()
+        assert innocent.returncode == 1  # its input ended
+
+
+def test_a_leak_of_files_on_a_pool_of_somebody_else_is_no_verdict(path: Path) -> None:
+    def objective(config: dict[str, Any], budget: float) -> float:
+        while True:
+            try:
+                os.open(os.devnull, os.O_RDONLY)
+            except OSError:
+                return float(config["x"]) / budget
+
+    with open_study(path, max_budget=3) as study, ProcessPoolExecutor(1) as pool:
+        with pytest.raises(StorageError, match="because of the machine"):
+            study.optimize(objective, executor=pool)
+        assert all(each.loss is not None for each in study.evaluations)
+
+
+class Named(dict[str, Any]):
+    """A choice that is a dict and more."""
+
+
+def test_choices_keep_their_type() -> None:
+    kinds: set[type] = set()
+    choices = [OrderedDict(a=1), Named(b=2), UserDict(c=3)]
+
+    def objective(config: dict[str, Any], budget: float) -> float:
+        kinds.add(type(config["x"]))
+        config["x"]["changed"] = 1
+        return 1.0
+
+    study = deepband.open_study(space={"x": choices}, max_budget=27)
+    study.optimize(objective)
+    assert kinds == {OrderedDict, Named, UserDict}
+    assert choices == [OrderedDict(a=1), Named(b=2), UserDict(c=3)]
+    assert {type(each.config["x"]) for each in study.evaluations} == kinds

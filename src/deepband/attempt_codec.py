@@ -7,7 +7,6 @@ a value of a wrong type would otherwise fail later, in the middle of a commit or
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from deepband.records import Attempt, Job
@@ -101,16 +100,17 @@ def _is_number(given: Any) -> bool:
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether the database can keep a value: finite numbers only, and not too deep."""
+    """Whether a value is as metrics are when they are read: texts, bools, None, finite numbers, and
+    lists and dicts of them that are not too deep."""
     if depth > DEEPEST:
         return False
-    if isinstance(value, Mapping):
-        return all(_is_plain(inner, depth + 1) for inner in value.values())
-    if isinstance(value, list):
-        return all(_is_plain(inner, depth + 1) for inner in value)
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return not isinstance(value, int) or value.bit_length() < 1024
+    if type(value) is dict:
+        return all(type(key) is str and _is_plain(held, depth + 1) for key, held in value.items())
+    if type(value) is list:
+        return all(_is_plain(held, depth + 1) for held in value)
+    if type(value) is int:
+        return value.bit_length() < 1024
+    return value is None or type(value) in (str, bool) or _is_number(value)
 
 
 def _check(holds: bool) -> None:

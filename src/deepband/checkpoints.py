@@ -104,6 +104,8 @@ class Checkpoints:
                 _remove(partial)
                 left.rename(partial)
             abandon(left)
+        if partial.is_symlink():
+            _remove(partial)
         path = self.attempts / _attempt_name(key, secrets.token_hex(4))
         path.mkdir()
         return path, partial if partial.is_dir() else None

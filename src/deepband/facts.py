@@ -23,13 +23,13 @@ _IMMUTABLE = frozenset({int, float, str, bool, type(None)})
 def own_copy(values: Mapping[str, Any], leaf: Callable[[Any], Any] = lambda leaf: leaf) -> Config:
     """A copy of a config, or of metrics, that shares no list and no dict with it. Other things,
     such as a function among the choices, are what `leaf` makes of them: by default themselves."""
-    if all(type(value) in _IMMUTABLE for value in values.values()):  # nearly always
+    if _IMMUTABLE.issuperset(map(type, values.values())):  # nearly always
         return dict(values)
     return {name: _own(value, leaf) for name, value in values.items()}
 
 
 def _own(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    if isinstance(value, Mapping):
+    if type(value) is dict:
         return {name: _own(inner, leaf) for name, inner in value.items()}
     if type(value) in (list, tuple, set):
         return type(value)(_own(inner, leaf) for inner in value)

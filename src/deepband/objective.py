@@ -139,6 +139,11 @@ def perform(objective: Objective, task: Task, interruptible: bool = True) -> Att
     return attempt if task.context is None else _with_context(attempt, task, task.context)
 
 
+def cannot_hold(task: Task, error: Exception) -> Attempt:
+    """A job that a worker could not even begin: a full disk or file table, say."""
+    return Attempt(task.job, None, f"{type(error).__name__}: {error}", environment=True)
+
+
 def _copied(value: object) -> object:
     """A copy of an object among the choices, if it can be copied: an objective may change it."""
     try:

@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 
 from deepband import plain_files
+from deepband.descendants import descendants, kill_all
 from deepband.facts import JobKey
 from deepband.outbox import JOBS, Outbox, Running, lock_holder, look
 from deepband.records import Attempt
@@ -30,7 +31,7 @@ class Orphans:
         file leaves none."""
         for running in self._running.values():
             group = self._group(running)
-            self.outbox.forget(running)
+            self._drop(running)
             _end(group)
         self._running.clear()
 
@@ -43,8 +44,10 @@ class Orphans:
 
     def _lives(self, running: Running) -> bool:
         now = look(running.path)
+        if now is None and os.path.lexists(running.path):
+            return True  # nobody can tell at the moment
         if now is None or not now.held:
-            self.outbox.forget(running)
+            self._drop(running)
             return False
         late = running.deadline is not None and time.time() > running.deadline
         if late:
@@ -52,8 +55,10 @@ class Orphans:
         return True
 
     def _result(self, running: Running) -> Attempt | None:
-        _, _, token = running.path.name.partition(".")
-        return self.outbox.get(running.key, token)
+        return self.outbox.get(running.key, _token(running))
+
+    def _drop(self, running: Running) -> None:
+        self.outbox.drop(running.key, _token(running))
 
     def _group(self, running: Running) -> int | None:
         """The process group of a worker on this host. None unless the kernel says that the process
@@ -71,8 +76,14 @@ class Orphans:
             os.close(descriptor)
 
 
+def _token(running: Running) -> str:
+    return running.path.name.partition(".")[2]
+
+
 def _end(group: int | None) -> None:
     """End a worker with all that it started."""
     if group is not None:
+        left = descendants({group}, ())
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
+        kill_all(left)

@@ -12,6 +12,7 @@ of these three folders may be a link, and what the files say is checked.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -40,6 +41,8 @@ NUMBER = "(0|[1-9][0-9]{0,9})"
 NAME = re.compile(rf"\.?{NUMBER}-{NUMBER}-{NUMBER}\.[0-9a-z]+")
 """The names of our files; one with a dot in front is not complete yet."""
 JOBS, RESULTS, OUTPUT = "jobs", "outbox", "output"
+NO_RESULT = frozenset({errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.ELOOP, errno.ENOTDIR})
+"""Errors of reading a result that say that there is none of ours."""
 
 
 class Running(NamedTuple):
@@ -132,7 +135,8 @@ class Outbox:
 
     def get(self, key: JobKey, token: str) -> Attempt | None:
         """The result of an attempt, if it is there."""
-        return self._read(_name(key, token))
+        with self._complaints():
+            return self._read(_name(key, token))
 
     def waiting(self) -> list[Attempt]:
         """Every result that waits to be recorded. One that cannot be read is removed."""
@@ -170,10 +174,10 @@ class Outbox:
                 if running is None or not running.held:
                     plain_files.remove_file(self.folder, JOBS, name)
 
-    def forget(self, running: Running) -> None:
+    def drop(self, key: JobKey, token: str) -> None:
         """Remove the file of a job, so that its worker leaves no result."""
         with self._complaints():
-            plain_files.remove_file(self.folder, JOBS, running.path.name)
+            plain_files.remove_file(self.folder, JOBS, _name(key, token))
 
     def _names(self, folder: str) -> list[str]:
         """Those of our files; what else is there is not ours to judge."""
@@ -185,8 +189,10 @@ class Outbox:
         try:
             most = attempt_codec.MOST_BYTES
             content = plain_files.read_file(self.folder, RESULTS, name, most=most)
-        except OSError:
-            return None
+        except OSError as error:
+            if error.errno in NO_RESULT:
+                return None
+            raise  # it may be read another time
         return attempt_codec.decode(content)
 
     def _rename(self, folder: str, source: str, target: str) -> None:

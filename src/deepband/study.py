@@ -81,19 +81,19 @@ class Study(Looking):
 
         None does not mean that the run is done: it may wait for jobs that are running.
         """
-        self.lock()
+        self._lock()
         key = hyperband.next_job(self._state, self.group)
         return None if key is None else self._hand_out([key])[0]
 
     def ask_all(self) -> list[Job]:
         """All jobs that can start now, handed out once."""
-        self.lock()
+        self._lock()
         keys = list(hyperband.ready_jobs(self._state, self.group))
         return self._hand_out(keys) if keys else []
 
     def release(self, job: Job) -> None:
         """Offer a job that was asked for again, because nobody runs it any more."""
-        self.lock()
+        self._lock()
         key = self._check_open(job)
         if hyperband.is_running(self._state, *key):
             self._record([JobReleased(key)])
@@ -109,7 +109,7 @@ class Study(Looking):
 
     def tell_all(self, pairs: Iterable[tuple[Job, object]]) -> None:
         """Record many results together: all of them, or none if it raises."""
-        self.lock()
+        self._lock()
         maximize = self.maximize
         paired = _pairs(pairs, "tell_all takes pairs, [(job, result), ...]")
         self._finish(
@@ -118,7 +118,7 @@ class Study(Looking):
 
     def tell_attempts(self, attempts: Iterable[Attempt]) -> None:
         """Record what came of running jobs, with how it went."""
-        self.lock()
+        self._lock()
         self._finish((attempt.job, attempt.recorded) for attempt in attempts)
 
     def expects(self, job: Job) -> bool:
@@ -132,7 +132,7 @@ class Study(Looking):
 
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
         """Hand out these jobs, as far as they can start now."""
-        self.lock()
+        self._lock()
         state, group = self._state, self.group
         wanted = [key for key in keys if hyperband.is_ready(state, *key, group)]
         return self._hand_out(wanted) if wanted else []
@@ -144,7 +144,7 @@ class Study(Looking):
         It is evaluated in the current run if that has such a place, else after the next deepening
         (a frugal one has no new places).
         """
-        self.lock()
+        self._lock()
         place = free_place(self._state, read_index("bracket", bracket, len(self._state.fronts)))
         self._record([ConfigsDrawn(*place, (self.space.config(config),), "enqueued")])
         return place
@@ -177,7 +177,7 @@ class Study(Looking):
 
         `place` is the (bracket, index) of the config, where several have the same values."""
         _check_text("origin", origin, "say in a text where results come from.")
-        self.lock()
+        self._lock()
         maximize = self.maximize
         paired = _pairs(results, "results are pairs, [(budget, result), ...]")
         read = [(budget, read_result(result, maximize)) for budget, result in paired]
@@ -188,7 +188,7 @@ class Study(Looking):
     def retry_failed(self) -> int:
         """Take back failed evaluations on rungs that are not decided yet, and offer their jobs
         again. Returns how many; failures that decided a promotion stay."""
-        self.lock()
+        self._lock()
         failed = tuple(hyperband.failed_jobs(self._state))
         if failed:
             self._record([JobsReopened(failed)])
@@ -272,13 +272,16 @@ class Study(Looking):
     def name_objective(self, objective: str) -> None:
         """Note what is evaluated, such as "train.py:objective"."""
         _check_text("the objective", objective, "name it in a text such as 'train.py:objective'.")
-        self.lock()
+        self._lock()
         if objective != self._state.objective:
             self._record([ObjectiveNamed(objective)])
 
     def lock(self) -> None:
         """Become the one driver of the study, or raise HeldError. Every method that writes does
         this first, and the lock is kept until `close`."""
+        self._lock()
+
+    def _lock(self) -> None:
         if self._closed:
             raise ClosedError
         if self._observers:
@@ -323,7 +326,7 @@ class Study(Looking):
         so, then fills that level.
         """
         check_name(strategy)
-        self.lock()
+        self._lock()
         schedule = hyperband.deepened(self._state, strategy, to)
         if schedule is None:
             return

@@ -25,6 +25,7 @@ from deepband.outbox import SECONDS_SILENT, Outbox
 from deepband.plain_files import create_file, file_names, remove_file
 
 SECONDS_A_CHECK = 1.0
+PROBES = ".driver-"
 
 
 class Pool:
@@ -81,7 +82,7 @@ class FuturesExecutor:
         self._timeout = timeout
         self._folder = outbox.folder.resolve()
         self._outbox = outbox
-        self._probe = f".driver-{secrets.token_hex(8)}"
+        self._probe = f"{_probes()}{secrets.token_hex(8)}"
         self._make_probe()
         self._pending: dict[Future[Any], _Pending] = {}
         self._given_up: set[Future[Any]] = set()
@@ -97,8 +98,8 @@ class FuturesExecutor:
     def _make_probe(self) -> None:
         try:
             for name in file_names(self._folder):
-                if name.startswith(".driver-"):  # of a driver that was killed
-                    remove_file(self._folder, name)
+                if name.startswith(PROBES) and not name.startswith(_probes()):
+                    remove_file(self._folder, name)  # of a driver that was killed
             os.close(create_file(self._folder, self._probe))
         except OSError as error:
             raise StorageError(self._folder, f"cannot be written: {error}.") from error
@@ -236,8 +237,13 @@ class FuturesExecutor:
     def _disown(self, pending: _Pending) -> None:
         """Want a task's result no more: a worker without its job file leaves none."""
         order = pending.order
-        with suppress(OSError):  # then a result may come that nobody takes
-            self._outbox.job_file(order.task.job.key, order.token).unlink(missing_ok=True)
+        with suppress(StorageError):  # then a result may come that nobody takes
+            self._outbox.drop(order.task.job.key, order.token)
+
+
+def _probes() -> str:
+    """How the names of this process's probes begin: another thread may run the study, too."""
+    return f"{PROBES}{os.getpid()}-"
 
 
 def _broken(error: Exception) -> DeepbandError:

@@ -22,7 +22,7 @@ from typing import Any
 from deepband.errors import DeepbandError, ObjectiveError
 from deepband.executors.base import Ended, Timeout, check_seconds
 from deepband.executors.shipping import ship
-from deepband.executors.worker_process import WorkerProcess
+from deepband.executors.worker_process import WorkerProcess, end_workers
 from deepband.executors.working import Order
 from deepband.objective import Objective, Task
 from deepband.outbox import Outbox, look
@@ -77,8 +77,7 @@ class ProcessExecutor:
                 return ended
 
     def close(self) -> None:
-        for slot in self._slots:
-            slot.close()
+        end_workers([worker for slot in self._slots if (worker := slot.give_up()) is not None])
         self._workers.close()
 
 
@@ -91,11 +90,12 @@ class _Workers:
 
     def take(self) -> WorkerProcess:
         """A worker that lives: the spare one if it does, or another."""
-        spare, self._spare = self._spare, None
+        spare = self._spare
         if spare is not None and spare.is_idle():
+            self._spare = None
             return spare
-        if spare is not None:
-            spare.end()
+        if spare is not None and spare.is_gone():
+            self.close()
         return self._start(loads=False)
 
     def keep_spare(self) -> None:
@@ -221,13 +221,14 @@ class _Slot:
         """The worker is lost: look for what it left."""
         assert self.order is not None
         order, late = self.order, self._late
-        self.close()
+        if (worker := self.give_up()) is not None:
+            worker.end()
         attempt = self.outbox.get(order.task.job.key, order.token)
         if late and attempt is not None and attempt.failed:
             attempt = None
         if attempt is None:
             self.outbox.clear(order.task.job.key)
-        self.outbox.job_file(order.task.job.key, order.token).unlink(missing_ok=True)
+        self.outbox.drop(order.task.job.key, order.token)
         return Ended(order.task, attempt, None if attempt else late or reason)
 
     def _check_time(self, order: Order) -> None:
@@ -244,9 +245,7 @@ class _Slot:
         elif now > self._kill_at:
             self._worker.signal(signal.SIGKILL)
 
-    def close(self) -> None:
-        """End the worker and all that it started."""
-        self.order = None
-        if self._worker is not None:
-            self._worker.end()
-            self._worker = None
+    def give_up(self) -> WorkerProcess | None:
+        """Forget the order and the worker, which the caller ends."""
+        worker, self._worker, self.order = self._worker, None, None
+        return worker

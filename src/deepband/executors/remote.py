@@ -14,7 +14,8 @@ from pathlib import Path
 
 import cloudpickle
 
-from deepband.objective import Objective, Task, perform
+from deepband.errors import StorageError
+from deepband.objective import Objective, Task, cannot_hold, perform
 from deepband.outbox import SECONDS_A_BEAT, Outbox
 from deepband.records import Attempt
 
@@ -67,15 +68,18 @@ def run_remotely(shipped: bytes | Objective, order: RemoteOrder) -> Attempt | Re
 
 def _run_shared(objective: Objective, order: RemoteOrder) -> Attempt:
     outbox, key = Outbox(order.folder), order.task.job.key
-    known = outbox.get(key, order.token)
-    if known is not None:
-        return known
-    place = outbox.job_file(key, order.token)
-    if place.exists():
-        raise RanTwiceError(f"{place} is there already")
-    with outbox.hold(key, order.token, order.seconds), beating(place):
-        attempt = perform(objective, order.task, interruptible=False)
-        outbox.leave(attempt, order.token)
+    try:
+        known = outbox.get(key, order.token)
+        if known is not None:
+            return known
+        place = outbox.job_file(key, order.token)
+        if place.exists():
+            raise RanTwiceError(f"{place} is there already")
+        with outbox.hold(key, order.token, order.seconds), beating(place):
+            attempt = perform(objective, order.task, interruptible=False)
+            outbox.leave(attempt, order.token)
+    except (OSError, StorageError) as error:
+        return cannot_hold(order.task, error)
     return attempt
 
 

@@ -11,15 +11,15 @@ import multiprocessing
 import os
 import secrets
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, popen_forkserver, resource_tracker, spawn, util
 from multiprocessing.context import ForkServerProcess
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
-from deepband.executors.descendants import end_descendants
-from deepband.executors.working import Order, serve
+from deepband.descendants import descendants, kill_all
+from deepband.executors.working import LOADED, Order, serve
 from deepband.records import Attempt
 
 SECONDS_TO_DIE = 10.0
@@ -34,6 +34,7 @@ class WorkerProcess:
         self._pipe, theirs = multiprocessing.Pipe()
         self._closed = False
         """Whether the other end of the pipe is."""
+        self._loading = loads
         now = (dict(os.environ), os.getcwd())
         arguments = (theirs, shipped, *now, self._mark, loads)
         self._process = _Process(target=serve, args=arguments, name="deepband worker")
@@ -48,7 +49,7 @@ class WorkerProcess:
             theirs.close()
         self.pid = self._process.pid or 0
         # The interpreter's exit waits for children, and this one waits for orders.
-        util.Finalize(self, _end, args=(self.pid, self._mark), exitpriority=10)
+        self._finalize = util.Finalize(self, _kill, args=(self.pid,), exitpriority=10)
 
     @property
     def signs(self) -> list[Any]:
@@ -57,8 +58,10 @@ class WorkerProcess:
         return alive if self._closed else [self._pipe, *alive]
 
     def is_idle(self) -> bool:
-        """Whether it lives and has nothing to say."""
-        return not self.is_gone() and not self._pipe.poll()
+        """Whether it lives, has loaded what it was to load, and has nothing to say."""
+        if self._loading:
+            self._loading = self.answer() != LOADED
+        return not (self._loading or self.is_gone() or self._pipe.poll())
 
     def is_gone(self) -> bool:
         """Whether the process has ended. When the fork server is gone, nobody knows an exit code,
@@ -94,21 +97,43 @@ class WorkerProcess:
 
     def end(self) -> None:
         """End it, and all that it started, now."""
-        _end(self.pid, self._mark)
+        end_workers([self])
+
+    def _kill(self) -> None:
+        """Kill it with its group. The number of a process that was reaped may be another's by now;
+        while it is nobody's, what is left in the group was started by the worker."""
+        self._finalize.cancel()
+        reaped = self._process.exitcode not in (None, _UNKNOWN)
+        if not (reaped and _lives(self.pid)):
+            _kill(self.pid)
+
+    def _close(self) -> None:
         self._process.join(SECONDS_TO_DIE)
         self._pipe.close()
         self._closed = True
 
 
-def _end(pid: int, mark: str) -> None:
-    end_descendants(pid, mark)
+def end_workers(workers: Collection[WorkerProcess]) -> None:
+    """End workers, and all that they started, now."""
+    living = {worker.pid for worker in workers if not worker.is_gone()}
+    left = descendants(living, {worker._mark for worker in workers})
+    for worker in workers:
+        worker._kill()
+    kill_all(left)
+    for worker in workers:
+        worker._close()
+
+
+def _kill(pid: int) -> None:
     _signal(pid, signal.SIGKILL)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    for send in (os.killpg, os.kill):  # it has no group of its own in its first moments
-        with suppress(ProcessLookupError, PermissionError):
-            send(pid, number)
+    with suppress(ProcessLookupError, PermissionError):
+        try:
+            os.killpg(pid, number)
+        except ProcessLookupError:  # it has no group of its own in its first moments
+            os.kill(pid, number)
 
 
 def _lives(pid: int) -> bool:

@@ -19,14 +19,16 @@ from pathlib import Path
 
 import cloudpickle
 
-from deepband.executors.descendants import VARIABLE, end_descendants
-from deepband.objective import Objective, Task, perform
+from deepband.descendants import VARIABLE, descendants, kill_all
+from deepband.objective import Objective, Task, cannot_hold, perform
 from deepband.outbox import Outbox
 from deepband.plain_files import create_file
 from deepband.records import Attempt
 
 MOST_OUTPUT = 1024 * 1024
 """Bytes of output that are kept of an evaluation; of more, the beginning and the end are."""
+LOADED = "loaded"
+"""What a worker that was to load the objective first says when it has tried."""
 _busy = threading.Event()
 
 
@@ -67,6 +69,8 @@ def serve(
         with suppress(BaseException):  # said again with the first order
             _objective()
     with suppress(EOFError, OSError):
+        if loads:
+            pipe.send(LOADED)
         while True:
             pipe.send(work(pipe.recv()))
 
@@ -101,8 +105,8 @@ def work(order: Order) -> Attempt | str:
                 attempt = perform(objective, order.task, interruptible=False)
             outbox.leave(attempt, order.token)
         return attempt
-    except OSError as error:  # the job could not even be held: a full disk, say
-        return Attempt(order.task.job, None, f"{type(error).__name__}: {error}", environment=True)
+    except OSError as error:
+        return cannot_hold(order.task, error)
     finally:
         _busy.clear()
 
@@ -126,7 +130,7 @@ def _end_with_driver() -> None:
     its result is written."""
     while _driver_lives() or _busy.is_set():
         time.sleep(0.2)
-    end_descendants(os.getpid(), _worker.mark)
+    kill_all(descendants({os.getpid()}, {_worker.mark}))
     os.killpg(0, signal.SIGKILL)
 
 

@@ -16,9 +16,9 @@ def write_copy(storage: SqliteStorage, facts: Iterable[Fact], checkpoints: Path 
     if there is one, is copied first, so that the file comes with them or not at all."""
     storage.lock()
     try:
-        if checkpoints is not None and checkpoints.is_dir():
+        if checkpoints is not None and _is_ours(checkpoints):
             target = storage.files / "checkpoints" / checkpoints.name
-            shutil.copytree(checkpoints, target, dirs_exist_ok=True)
+            shutil.copytree(checkpoints, target, symlinks=True, dirs_exist_ok=True)
         storage.append(list(facts))
     except (OSError, shutil.Error) as error:
         storage.close()
@@ -26,3 +26,9 @@ def write_copy(storage: SqliteStorage, facts: Iterable[Fact], checkpoints: Path 
     except BaseException:
         storage.close()
         raise
+
+
+def _is_ours(checkpoints: Path) -> bool:
+    """Whether it is a folder of the study: what is behind a link is not copied."""
+    linked = checkpoints.is_symlink() or checkpoints.parent.is_symlink()
+    return checkpoints.is_dir() and not linked

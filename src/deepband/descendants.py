@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,17 +17,22 @@ VARIABLE = "DEEPBAND_WORKER"
 _PROC = Path("/proc")
 
 
-def end_descendants(pid: int, mark: str) -> None:
-    """Kill all that a worker started, as far as it can be found. The worker itself is left."""
-    for each in {*_children(pid), *_marked(mark)} - {os.getpid(), pid}:
+def descendants(living: Collection[int], marks: Collection[str]) -> set[int]:
+    """All that workers started, as far as it can be found, by the living ones among them and by the
+    marks of all. The workers themselves are left out."""
+    return {*_children(living), *_marked(marks)} - {os.getpid(), *living}
+
+
+def kill_all(processes: Iterable[int]) -> None:
+    for each in processes:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)
 
 
-def _children(pid: int) -> Iterator[int]:
-    """The children of a process, their children and so on."""
-    parents = dict(_parents())
-    found = {pid}
+def _children(living: Collection[int]) -> Iterator[int]:
+    """The children of processes, their children and so on."""
+    parents = dict(_parents()) if living else {}
+    found = set(living)
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
         yield from more
@@ -41,12 +46,13 @@ def _parents() -> Iterator[tuple[int, int]]:
             yield pid, int(status.rpartition(b")")[2].split()[1])
 
 
-def _marked(mark: str) -> Iterator[int]:
-    """The processes whose environment has the mark."""
-    wanted = f"{VARIABLE}={mark}".encode()
+def _marked(marks: Collection[str]) -> Iterator[int]:
+    """The processes whose environment has one of the marks."""
+    wanted = {f"{VARIABLE}={mark}".encode() for mark in marks}
     for pid in _processes():
         with suppress(OSError):
-            if wanted in (_PROC / str(pid) / "environ").read_bytes().split(b"\0"):
+            environment = (_PROC / str(pid) / "environ").read_bytes()
+            if b"DEEPBAND" in environment and wanted & set(environment.split(b"\0")):
                 yield pid
 
 
