@@ -36,6 +36,7 @@ from deepband.records import Attempt
 from deepband.storage import codec
 from deepband.storage.checksums import checksum
 from deepband.storage.sidecars import MAGIC
+from driving import wait_until
 from odd_files import FILES, FOLDERS, LINKS, SECRET, SPECIAL, Maker, holding, snapshot
 from serving import Server, serving
 
@@ -354,8 +355,19 @@ def test_a_worker_that_holds_its_job_is_ended(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path)
     outbox.make()
     with holding_job(tmp_path) as holder:
+        assert holder.stdout is not None
+        child = int(holder.stdout.readline())
         Orphans(outbox).give_up()
         assert holder.wait(60) == -signal.SIGKILL
+        wait_until(lambda: not is_running(child))  # though it has a session of its own
+
+
+def is_running(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 @contextmanager
@@ -370,13 +382,18 @@ def sleeping() -> Iterator[subprocess.Popen[str]]:
 
 @contextmanager
 def holding_job(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds a job until its input ends."""
+    """A process that holds a job until its input ends, and has started another one."""
     code = f"""
-import pathlib, sys
+import pathlib, subprocess, sys
 from deepband.outbox import Outbox
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
 with Outbox(pathlib.Path({str(folder)!r})).hold((0, 0, 0), "abcd", None):
     print("holds", flush=True)
+    child = subprocess.Popen(sleep, start_new_session=True)
+    print(child.pid, flush=True)
     sys.stdin.read()
+    child.kill()
+    child.wait()
 """
     command, pipe = [sys.executable, "-c", code], subprocess.PIPE
     with subprocess.Popen(

@@ -10,6 +10,7 @@ import math
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -871,3 +872,38 @@ def test_choices_keep_their_type() -> None:
     assert kinds == {OrderedDict, Named, UserDict}
     assert choices == [OrderedDict(a=1), Named(b=2), UserDict(c=3)]
     assert {type(each.config["x"]) for each in study.evaluations} == kinds
+
+
+def test_a_folder_of_jobs_that_is_lost_is_said_in_plain_words(path: Path) -> None:
+    def objective(config: dict[str, Any], budget: float) -> float:
+        shutil.rmtree(jobs)
+        jobs.write_text("not a folder")
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 1.0
+
+    with open_study(path) as study:
+        jobs = study.files / "jobs"
+        with pytest.raises(StorageError, match="not a folder"):
+            study.optimize(objective, workers=1, timeout=60, retries=0)
+
+
+def test_two_threads_may_run_a_study_on_pools(path: Path) -> None:
+    """Each run leaves a file by which workers recognise the study's folder."""
+    started = threading.Barrier(2)
+
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        (context.path / "state").write_text("x")
+        return float(config["x"]) / budget
+
+    def run() -> None:
+        started.wait(60)
+        with ThreadPoolExecutor(2) as pool:
+            study.optimize(objective, executor=pool)
+
+    with open_study(path, max_budget=27) as study:
+        alone = open_study(max_budget=27)
+        alone.optimize(by_x)
+        with ThreadPoolExecutor(2) as drivers:
+            for driver in [drivers.submit(run) for _ in range(2)]:
+                driver.result()
+        assert canonical(study) == canonical(alone)
