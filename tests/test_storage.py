@@ -381,3 +381,19 @@ def test_an_older_file_that_is_damaged_gets_no_checksums(tmp_path: Path, damage:
     with pytest.raises(deepband.StorageError, match="damaged"):
         study.lock()
     assert place.read_bytes() == before
+
+
+def test_a_reader_that_still_has_a_cursor_locks_nothing(tmp_path: Path) -> None:
+    """As the traceback of an error may, which is kept for longer than the reader."""
+    path = tmp_path / "a.study"
+    with deepband.open_study(path, space={"x": (0.0, 1.0)}, max_budget=9) as study:
+        jobs = study.ask_all()
+        study.tell_all([(job, 0.5) for job in jobs])
+        reader = SqliteStorage(path)
+        with reader._reading() as connection:
+            cursor = connection.execute("SELECT * FROM evaluations")
+            assert cursor.fetchone()
+        with closing(sqlite3.connect(path, timeout=0)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+        study.tell(study.ask_all()[0], 0.25)
+        del cursor

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
+from weakref import WeakSet
 
 from deepband import interrupts
 from deepband.errors import BusyWarning, StorageError, show_warning, shown
@@ -21,6 +22,25 @@ SECONDS_A_TRY = 0.2
 Result = TypeVar("Result")
 
 
+class _Connection(sqlite3.Connection):
+    """A connection that lets go of the file when it is closed. A cursor that somebody still has,
+    such as the traceback of an error, would otherwise keep the file locked."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
+
+    def execute(self, *given: Any) -> sqlite3.Cursor:
+        cursor = super().execute(*given)
+        self._cursors.add(cursor)
+        return cursor
+
+    def close(self) -> None:
+        for cursor in list(self._cursors):
+            cursor.close()
+        super().close()
+
+
 def connect(path: Path, mode: str) -> sqlite3.Connection:
     """A connection that any thread may use, one at a time, and that never creates the file."""
     connection = sqlite3.connect(
@@ -29,6 +49,7 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
         isolation_level=None,
         timeout=SECONDS_A_TRY,
         check_same_thread=False,
+        factory=_Connection,
     )
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
