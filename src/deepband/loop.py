@@ -324,13 +324,15 @@ class Loop:
 
     def _sweep(self) -> None:
         """Remove what attempts saved at jobs that nobody waits for any more. A job ahead may have
-        left its result while the run ended: the next call takes it in, with its checkpoint."""
+        left its result while the run ended, or may still run on an executor that cannot end it: the
+        next call takes it in, with its checkpoint."""
         if self.checkpoints:
             state = self.study.state
-            with suppress(OSError):
+            with suppress(OSError, StorageError):
                 waiting = self.outbox.waiting() if self.outbox else []
-                left = {attempt.job.key for attempt in waiting}
-                self.checkpoints.sweep(lambda key: key in left or hyperband.is_open(state, *key))
+                running = self.outbox.running() if self.outbox else []
+                spared = {attempt.job.key for attempt in waiting} | {each.key for each in running}
+                self.checkpoints.sweep(lambda key: key in spared or hyperband.is_open(state, *key))
 
     def _give_back(self) -> None:
         """Offer again what was asked for and not told."""

@@ -50,6 +50,10 @@ class RanTwiceError(Exception):
     decide."""
 
 
+class GivenUpError(Exception):
+    """The executor runs a task that nobody waits for any more."""
+
+
 def run_remotely(shipped: bytes | Objective, order: RemoteOrder) -> Attempt | Refused:
     """Run a task. Where the study's folder can be seen, its result is also left there, and a sign
     of life while it runs."""
@@ -76,11 +80,19 @@ def _run_shared(objective: Objective, order: RemoteOrder) -> Attempt:
         if place.exists():
             raise RanTwiceError(f"{place} is there already")
         with outbox.hold(key, order.token, order.seconds), beating(place):
+            _check_wanted(order.task)
             attempt = perform(objective, order.task, interruptible=False)
             outbox.leave(attempt, order.token)
     except (OSError, StorageError) as error:
         return cannot_hold(order.task, error)
     return attempt
+
+
+def _check_wanted(task: Task) -> None:
+    """Raise for a task that began too late: a driver that waits for it no more has removed what it
+    would save into."""
+    if task.context is not None and not task.context.path.is_dir():
+        raise GivenUpError(f"{task.context.path} is gone")
 
 
 def _leave_interrupts(driver: int) -> None:
