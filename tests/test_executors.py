@@ -26,6 +26,7 @@ import deepband
 from deepband import DeepbandError, InputError, Job, ObjectiveError, StorageError, Study, outbox
 from deepband.cli import main
 from deepband.executors import futures, remote
+from deepband.executors.remote import _run_shared
 from deepband.executors.simulated import SimulatedExecutor
 from deepband.export import canonical
 from deepband.forecast import forecast
@@ -786,7 +787,8 @@ def left_behind(files: Path) -> Iterator[Path]:
 
 
 class Late(ThreadPoolExecutor):
-    """Begins one task of the next run only after the run that submitted it has ended."""
+    """One task of the next run has found the study's folder, but begins only after the run that
+    submitted it has ended."""
 
     def __init__(self) -> None:
         super().__init__(8)
@@ -800,7 +802,7 @@ class Late(ThreadPoolExecutor):
 
         def late() -> Any:
             assert self.ended.wait(60)
-            return function(*arguments, **named)
+            return _run_shared(*arguments)
 
         self.began.append(super().submit(late))
         return self.began[0]
