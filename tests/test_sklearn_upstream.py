@@ -153,6 +153,7 @@ def test_what_scikit_learn_expects_of_a_search(function: str, outcomes: dict[str
     assert not passed & listed, "it is listed as not applicable, and passes"
 
 
+@pytest.mark.heavy  # with the newest scikit-learn, which the list is for
 def test_what_is_not_applicable_exists() -> None:
     known = set(functions())
     assert {name.partition("[")[0] for name in NOT_APPLICABLE} <= known

@@ -21,8 +21,9 @@ SQLITE = b"SQLite format 3\0"
 Command = Callable[..., None]
 if TYPE_CHECKING:
     _Number = click.ParamType[int | float]
+    _Resources = click.ParamType[list[tuple[str, float]]]
 else:  # it takes no type before click 8.4
-    _Number = click.ParamType
+    _Number = _Resources = click.ParamType
 
 
 class Commands(click.Group):
@@ -62,7 +63,7 @@ class BudgetType(_Number):
             self.fail(f"{value!r} is not a number.", param, ctx)
 
 
-class ResourcesType(click.ParamType[list[tuple[str, float]]]):
+class ResourcesType(_Resources):
     """What each job needs of a cluster: NAME=NUMBER, or several of them with commas."""
 
     name = "name=number"
