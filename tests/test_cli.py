@@ -365,8 +365,8 @@ def test_resources_that_cannot_be_read_are_refused(given: list[str], why: str) -
     arguments = [word for each in given for word in ("--resources", each)]
     done = CliRunner().invoke(shows_resources, arguments)
     assert done.exit_code == 2
-    assert "Invalid value for '--resources': " in done.stderr
-    assert why in done.stderr
+    assert "Invalid value for '--resources': " in done.output
+    assert why in done.output
 
 
 def test_resources_need_a_cluster(folder: Path) -> None:
