@@ -16,7 +16,8 @@ import pytest
 from deepband.platforms import NEEDED
 
 WITHOUT_POSIX = """
-    import os, signal, sys
+    import os, shutil, signal, sys
+    shutil._use_fd_functions = False  # as shutil finds by itself where they are missing
     for name in ("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty", "syslog", "readline"):
         sys.modules[name] = None
     for name in ("fork", "forkpty", "setsid", "killpg", "getpgid", "setpgid", "getuid", "geteuid"):
