@@ -111,11 +111,17 @@ class Ledger:
         with open(self.path, "ab", buffering=0) as file:  # one write, which no kill can split
             file.write(f"{event} {job}\n".encode())
 
-    def jobs(self, event: str) -> list[str]:
-        """The jobs to which this happened, once for each time."""
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def jobs(self, event: str, after: int = 0) -> list[str]:
+        """The jobs to which this happened, once for each time, after it had this size."""
         if not self.path.exists():
             return []
-        pairs = (line.split(" ", 1) for line in self.path.read_text().splitlines())
+        lines = self.path.read_bytes()[after:].decode().splitlines()
+        pairs = (line.split(" ", 1) for line in lines)
         return [job for happened, job in pairs if happened == event]
 
     def observe(self, facts: Sequence[Fact]) -> None:

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ import deepband
 import killing
 from aftermath import Outcome, check, check_processes, undisturbed
 from deepband import export
+from driving import wait_until
 from killing import MODES
 from progress import Progress
 from torture import MARK, Place, Tally, processes_of, state_of, torture
@@ -116,11 +116,10 @@ def test_a_worker_that_hears_nothing_ends_with_its_driver(tmp_path: Path) -> Non
 
 
 COMMIT = """
-import os, sys, deepband
+import os, signal, sys, deepband
 study = deepband.open_study(sys.argv[1])
 jobs = study.ask_all()
-print("ready", flush=True)
-sys.stdin.readline()
+os.kill(os.getpid(), signal.SIGSTOP)  # until strace watches
 study.tell_all([(job, job.index / 10) for job in jobs[:3]])
 os.getppid()
 os._exit(0)
@@ -130,26 +129,15 @@ os._exit(0)
 def commit_under_strace(path: Path, *options: str) -> tuple[int, list[str]]:
     """Make one commit in a process that strace watches from just before it; how the process
     ended, and the lines of the trace."""
-    driver = subprocess.Popen(
-        [sys.executable, "-c", COMMIT, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert driver.stdout is not None
-    assert driver.stdout.readline() == "ready\n"
-    while state_of(driver.pid) != "S":  # until it waits for its input: then no call comes early
-        time.sleep(0.01)
     trace = Path(f"{path}.trace")
-    strace = subprocess.Popen(
-        ["strace", "-p", str(driver.pid), "-o", str(trace), *options],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert strace.stderr is not None
-    assert "attached" in strace.stderr.readline()
-    driver.communicate("go\n")
-    strace.communicate()
+    with subprocess.Popen([sys.executable, "-c", COMMIT, str(path)]) as driver:
+        wait_until(lambda: state_of(driver.pid) in "TZ")
+        command = ["strace", "-p", str(driver.pid), "-o", str(trace), *options]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as strace:
+            assert strace.stderr is not None
+            assert "attached" in strace.stderr.readline()
+            driver.send_signal(signal.SIGCONT)
+            driver.wait()
     return driver.returncode, trace.read_text().splitlines()
 
 

@@ -90,39 +90,42 @@ def torture(place: Place, name: str, most: int, moment: random.Random) -> Tally:
 
 def run_and_kill(place: Place, name: str, most: int, moment: random.Random, tally: Tally) -> bool:
     """Run a driver until it is killed, and kill workers meanwhile. Whether it came to the end."""
-    mode, driver = MODES[name], start(place, name)
-    while tally.kills < most and wait_for_work(driver, place.ledger):
-        time.sleep(moment.uniform(0, 0.05))
-        kind = "driver" if mode.in_process else moment.choices(KINDS, WEIGHTS)[0]
-        if kind == "driver":
-            kill_driver(driver, place, mode, tally)
-        elif kind == "worker":
-            kill_worker(moment, driver.pid, place, tally)
-        else:
-            kill_server(driver.pid, place, tally)
-    code = driver.wait(SECONDS_TO_HANG)
+    mode, earlier = MODES[name], place.ledger.size
+    with start(place, name) as driver:
+        try:
+            while tally.kills < most and wait_for_work(driver, place.ledger):
+                time.sleep(moment.uniform(0, 0.05))
+                kind = "driver" if mode.in_process else moment.choices(KINDS, WEIGHTS)[0]
+                if kind == "driver":
+                    kill_driver(driver, place, mode, tally, earlier)
+                elif kind == "worker":
+                    kill_worker(moment, driver.pid, place, tally)
+                else:
+                    kill_server(driver.pid, place, tally)
+            code = driver.wait(SECONDS_TO_HANG)
+        finally:
+            driver.kill()  # if an assertion failed while it was stopped
     assert code in (0, -signal.SIGKILL)
     return code == 0
 
 
 def wait_for_work(driver: subprocess.Popen[bytes], ledger: Ledger) -> bool:
     """Wait until something more has been evaluated; False if the driver ends before that."""
-    path = ledger.path
-    before = path.stat().st_size if path.exists() else 0
-    wait_until(
-        lambda: driver.poll() is not None or (path.exists() and path.stat().st_size > before),
-        SECONDS_TO_HANG,
-    )
+    before = ledger.size
+    wait_until(lambda: driver.poll() is not None or ledger.size > before, SECONDS_TO_HANG)
     return driver.poll() is None
 
 
-def kill_driver(driver: subprocess.Popen[bytes], place: Place, mode: Mode, tally: Tally) -> None:
-    """A driver takes only its own evaluations with it: workers outlive it."""
+def kill_driver(
+    driver: subprocess.Popen[bytes], place: Place, mode: Mode, tally: Tally, earlier: int
+) -> None:
+    """A driver takes only its own evaluations with it: workers outlive it. `earlier` is the size
+    of the ledger when this driver started."""
     if not stopped(driver.pid):
         return
     if mode.in_process:
         ledger = place.ledger
-        begun = set(ledger.jobs("began")) - set(ledger.jobs("recorded"))
+        begun = set(ledger.jobs("began", earlier)) - set(ledger.jobs("recorded"))
         assert len(begun) <= mode.unrecorded
         tally.excused.update(begun)
     driver.kill()
