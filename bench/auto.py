@@ -34,14 +34,14 @@ import numpy as np
 
 import deepband
 from deepband import Advice, Study
-from deepband.advice import FEWEST, LEAST_GAIN, decide, look
-from deepband.benchmarks.paper.courses import Draws
-from deepband.benchmarks.yahpo import Problem, Scenario
-from deepband.improving import Losses, losses_by_rung, noise
+from deepband.analysis.advice import FEWEST, LEAST_GAIN, decide, look
+from deepband.analysis.gains import Losses, losses_by_rung, noise
+from deepband.research.paper.courses import Draws
+from deepband.research.yahpo import Problem, Scenario
 from deepband.samplers import Uniform
 
 if TYPE_CHECKING:
-    from deepband.benchmarks.yahpo import Floats
+    from deepband.research.yahpo import Floats
 
 DATA = Path(os.environ.get("YAHPO_DATA") or "../shared/yahpo_data")
 TUNING = {

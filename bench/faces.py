@@ -18,9 +18,9 @@ from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 
 import deepband
-from deepband.dashboard import watching
-from deepband.handout import write_report
-from deepband.texts import table
+from deepband.analysis.formatting import table
+from deepband.interfaces.dashboard import watchlist
+from deepband.interfaces.report import write_report
 
 SPACE = {"x": (0.0, 1.0), "y": (1e-5, 1.0, "log"), "z": (1, 100), "kind": ["a", "b", "c"]}
 READERS, COMMITS = 10, 400
@@ -47,8 +47,8 @@ def time_report(place: Path) -> tuple[float, float]:
 
 def time_update(place: Path) -> float:
     """Milliseconds from a look at a study that has one more evaluation to what pages are sent."""
-    watching.SECONDS_A_LOOK = 0.0
-    watched = watching.Watched(place)
+    watchlist.SECONDS_A_LOOK = 0.0
+    watched = watchlist.Watched(place)
     watched.overview()
     times = []
     with deepband.open_study(place) as study:
@@ -99,7 +99,7 @@ def time_first_view(place: Path) -> float | None:
 
 def read_on(place: Path, ready: Barrier, end: Event) -> None:
     """What a server with an open page does, a second apart."""
-    watched = watching.Watched(place)
+    watched = watchlist.Watched(place)
     watched.overview()
     ready.wait()
     while not end.wait(1.0):

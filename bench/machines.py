@@ -18,9 +18,9 @@ from typing import Any
 import optuna
 
 import deepband
-from deepband.executors.simulated import SimulatedExecutor
-from deepband.schedule import Schedule
-from deepband.texts import table
+from deepband.analysis.formatting import table
+from deepband.core.schedule import Schedule
+from deepband.execution.executors.simulated import SimulatedExecutor
 
 SPACE = {"x": (0.0, 1.0)}
 WORKERS = 8

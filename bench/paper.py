@@ -16,14 +16,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from deepband.benchmarks.paper.courses import Draws, walk
-from deepband.benchmarks.paper.making import make
-from deepband.benchmarks.paper.results import read_columns
-from deepband.benchmarks.paper.settings import Settings, Unit
-from deepband.benchmarks.yahpo import Scenario
+from deepband.research.paper.courses import Draws, walk
+from deepband.research.paper.making import make
+from deepband.research.paper.results import read_columns
+from deepband.research.paper.settings import Settings, Unit
+from deepband.research.yahpo import Scenario
 
 if TYPE_CHECKING:
-    from deepband.benchmarks.yahpo import Floats
+    from deepband.research.yahpo import Floats
 
 
 class Recording(Scenario):

@@ -7,9 +7,9 @@ import time
 
 import numpy as np
 
-from deepband.records import Evaluation
+from deepband.core.records import Evaluation
 from deepband.samplers import GROUP, SAMPLERS, Uniform
-from deepband.space import Space
+from deepband.space.search_space import Space
 
 OBSERVATIONS = 1000
 GROUPS = 20

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from deepband.cli import main
+from deepband.interfaces.cli import main
 
 PAGE = Path(__file__).with_name("commands.md")
 

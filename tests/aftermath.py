@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import deepband
-from deepband import Study, export
-from deepband.checkpoints import Checkpoints
-from deepband.facts import JobKey
+from deepband import Study
+from deepband.analysis import export
+from deepband.core.facts import JobKey
+from deepband.storage.checkpoints import Checkpoints
 from driving import wait_until
 from killing import MODES, Ledger, Mode
 from torture import Place, processes_of, start

@@ -86,7 +86,7 @@ def answer(arguments: Sequence[str]) -> tuple[int, str, str]:
     """Run one command in this process."""
     from click.testing import CliRunner
 
-    from deepband.cli import main
+    from deepband.interfaces.cli import main
 
     done = CliRunner().invoke(main, list(arguments))
     trace = ""

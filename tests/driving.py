@@ -9,7 +9,7 @@ from typing import Any
 
 import deepband
 from deepband import Job, Study
-from deepband.facts import JobKey
+from deepband.core.facts import JobKey
 
 SPACE = {"x": (0.0, 1.0)}
 Objective = Callable[[Job], object]

@@ -19,11 +19,11 @@ import cloudpickle
 
 import deepband
 from deepband import Job, StorageError, Study
-from deepband.executors import worker_process
-from deepband.facts import Fact, JobFinished
-from deepband.objective import Objective
-from deepband.observers import history
-from deepband.strategies import StrategyName
+from deepband.core.facts import Fact, JobFinished
+from deepband.core.strategies import StrategyName
+from deepband.execution.executors import worker_process
+from deepband.execution.objective import Objective
+from deepband.study.observers import history
 
 SPACE = {"x": (0.0, 1.0), "kind": ["a", "b"]}
 SETTINGS: dict[str, Any] = {"space": SPACE, "eta": 3, "seed": 11}

@@ -11,10 +11,10 @@ import pytest
 
 import deepband
 from deepband import InputError, Study
-from deepband.export import canonical
-from deepband.facts import ConfigsDrawn
+from deepband.analysis.export import canonical
+from deepband.core.facts import ConfigsDrawn
+from deepband.core.strategies import StrategyName
 from deepband.storage import SqliteStorage, state_of
-from deepband.strategies import StrategyName
 from driving import finish, noisy, open_study
 
 SPACE = {"x": (0.0, 1.0), "n": (1, 8), "kind": ["a", 1, None]}

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deepband
-from deepband import Job, Study, UnfinishedError, improving, report
-from deepband.advice import LEAST_GAIN, advise
-from deepband.state import State
+from deepband import Job, Study, UnfinishedError
+from deepband.analysis import gains
+from deepband.analysis.advice import LEAST_GAIN, advise
+from deepband.core.evaluations import best_evaluation
+from deepband.core.state import State
 from driving import finish, noisy, open_study
 from test_laws import Case, cases, play
 
@@ -165,7 +167,7 @@ def test_one_config_is_enough_after_a_frugal_deepening() -> None:
 def test_the_best_of_all_is_that_of_the_study(case: Case) -> None:
     study = case.open()
     play(case, study)
-    advice, best = study.advice(), report.best(study.state)
+    advice, best = study.advice(), best_evaluation(study.state)
     assert (best is None) == (advice.best_budget is None)
     if best is not None:
         own = [e for e in study.evaluations if (e.bracket, e.index) == (best.bracket, best.index)]
@@ -184,12 +186,12 @@ def test_ties_are_no_exchange() -> None:
 def test_noise_is_what_crosses_back_and_forth() -> None:
     a, b, c = (0, 0), (0, 1), (0, 2)
     overtaking = [{a: 1.0, b: 2.0}, {a: 1.0, b: 2.0}, {a: 2.0, b: 1.0}]
-    assert improving.noise(overtaking) == (0.0, 0)
+    assert gains.noise(overtaking) == (0.0, 0)
     to_and_fro = [{a: 1.0, b: 2.0, c: 9.0}, {a: 2.0, b: 1.0, c: 9.0}, {a: 1.0, b: 4.0, c: 9.0}]
-    assert improving.noise(to_and_fro) == (3.0, 1)
-    assert improving.noise([{a: 1.0}, {a: 2.0}]) == (0.0, 0)
+    assert gains.noise(to_and_fro) == (3.0, 1)
+    assert gains.noise([{a: 1.0}, {a: 2.0}]) == (0.0, 0)
     tie_between = [{a: 1.0, b: 2.0}, {a: 1.0, b: 1.0}, {a: 1.0, b: 2.0}]
-    assert improving.noise(tie_between) == (0.0, 0)
+    assert gains.noise(tie_between) == (0.0, 0)
 
 
 def test_the_noise_covers_nine_of_ten_crossings() -> None:
@@ -198,16 +200,16 @@ def test_the_noise_covers_nine_of_ten_crossings() -> None:
         dict(zip(a, order, strict=True))
         for order in ([1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0])
     ]
-    width, pairs = improving.noise(rungs)
+    width, pairs = gains.noise(rungs)
     assert pairs == 6  # distances 1, 1, 1, 2, 2, 3
     assert width == pytest.approx(2.5)
 
 
 def test_exchanges_within_the_noise_do_not_count() -> None:
     low, high = {(0, 0): 1.0, (0, 1): 2.0, (0, 2): 9.0}, {(0, 0): 2.0, (0, 1): 1.0, (1, 0): 0.0}
-    assert improving.exchanges(low, high, 0.0) == 1
-    assert improving.exchanges(low, high, 0.5) == 1
-    assert improving.exchanges(low, high, 1.0) == 0
+    assert gains.exchanges(low, high, 0.0) == 1
+    assert gains.exchanges(low, high, 0.5) == 1
+    assert gains.exchanges(low, high, 1.0) == 0
 
 
 def test_nothing_but_noise_says_stay() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deepband import Job
-from deepband.strategies import NAMES
+from deepband.core.strategies import NAMES
 from driving import finish
 from test_advice import finished, rank
 

@@ -11,10 +11,10 @@ import pytest
 
 import deepband
 from deepband import BudgetError, InputError, ObjectiveError, Study, UnknownNameError
-from deepband.executors.simulated import SimulatedExecutor
-from deepband.export import canonical
-from deepband.loop import Limits
-from deepband.strategies import NAMES
+from deepband.analysis.export import canonical
+from deepband.core.strategies import NAMES
+from deepband.execution.executors.simulated import SimulatedExecutor
+from deepband.execution.loop import Limits
 from driving import SPACE, open_study
 
 Train = Callable[[dict[str, Any], float], float]

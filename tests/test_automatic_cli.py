@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from deepband.cli import main
-from deepband.loop import Limits
-from deepband.strategies import NAMES
+from deepband.core.strategies import NAMES
+from deepband.execution.loop import Limits
+from deepband.interfaces.cli import main
 
 TRAIN = """
 space = {"x": (0.0, 1.0)}

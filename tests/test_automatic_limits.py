@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepband import ObjectiveError, Study
-from deepband.automatic import Automatic
-from deepband.executors.simulated import SimulatedExecutor
-from deepband.quote import most_of_all_runs
-from deepband.schedule import read_budget
-from deepband.strategies import NAMES, StrategyName
+from deepband.analysis.quote import most_of_all_runs
+from deepband.core.schedule import read_budget
+from deepband.core.strategies import NAMES, StrategyName
+from deepband.execution.executors.simulated import SimulatedExecutor
+from deepband.study.automatic_deepening import Automatic
 from driving import finish, open_study
 from test_automatic import falling, settling, told
 from test_laws import Case, cases

@@ -17,8 +17,8 @@ from selenium.webdriver.support.ui import Select
 
 import deepband
 import hostile
-from deepband.handout import write_report
-from deepband.strategies import NAMES
+from deepband.core.strategies import NAMES
+from deepband.interfaces.report import write_report
 from driving import finish, noisy, wait_until
 from serving import serving
 

@@ -16,9 +16,9 @@ import pytest
 
 import deepband
 from deepband import Context, InputError, Job, StorageError, Study
-from deepband.checkpoints import read_keep, seal
-from deepband.outbox import Outbox
-from deepband.records import Attempt
+from deepband.core.records import Attempt
+from deepband.execution.outbox import Outbox
+from deepband.storage.checkpoints import read_keep, seal
 
 Objective = Callable[[dict[str, Any], float, Context], float]
 

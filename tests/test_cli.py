@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 import deepband
 import make_commands
-from deepband.cli.group import RESOURCES, merge_resources
+from deepband.interfaces.cli.group import RESOURCES, merge_resources
 
 HOSTILE = "\x1b[31mred\x1b[0m[bold]\u202e=cmd()\r"
 TRAIN = f"""

@@ -18,7 +18,7 @@ import pytest
 
 import deepband
 from deepband import DeepbandError, InputError, Study
-from deepband.export import canonical
+from deepband.analysis.export import canonical
 from driving import wait_until
 
 pytestmark = [

@@ -15,32 +15,27 @@ from click.testing import CliRunner, Result
 
 import deepband
 from deepband import InputError
-from deepband.benchmarks.compare import methods
-from deepband.benchmarks.compare.comparing import (
-    against_peers,
-    endings,
-    holm,
-    standings,
-)
-from deepband.benchmarks.compare.curves import Band, Curves
-from deepband.benchmarks.compare.deciding import RULES, ranks_differ
-from deepband.benchmarks.compare.drawing import draw_curves, panels
-from deepband.benchmarks.compare.instances import INSTANCES, REPORTING, TUNING
-from deepband.benchmarks.compare.ledger import Ledger, SpentError, Task
-from deepband.benchmarks.compare.methods import METHODS, PEERS, RIGHT, SMALL, play
-from deepband.benchmarks.compare.ours import APART, Ours, Remembering, step_by_step, while_told
-from deepband.benchmarks.compare.peers import SMAC_PYTHON, suggested
-from deepband.benchmarks.compare.references import Reference
-from deepband.benchmarks.compare.settings import Settings, seed_of
-from deepband.benchmarks.compare.tables import report
-from deepband.benchmarks.paper.results import read_columns
-from deepband.benchmarks.paper.settings import read_scenario
-from deepband.cli import main
-from deepband.facts import Config
-from deepband.records import Evaluation
+from deepband.core.facts import Config
+from deepband.core.records import Evaluation
+from deepband.core.schedule import Schedule
+from deepband.interfaces.cli import main
+from deepband.research.compare import methods
+from deepband.research.compare.comparing import against_peers, endings, holm, standings
+from deepband.research.compare.curves import Band, Curves
+from deepband.research.compare.deciding import RULES, ranks_differ
+from deepband.research.compare.drawing import draw_curves, panels
+from deepband.research.compare.instances import INSTANCES, REPORTING, TUNING
+from deepband.research.compare.ledger import Ledger, SpentError, Task
+from deepband.research.compare.methods import METHODS, PEERS, RIGHT, SMALL, play
+from deepband.research.compare.ours import APART, Ours, Remembering, step_by_step, while_told
+from deepband.research.compare.peers import SMAC_PYTHON, suggested
+from deepband.research.compare.references import Reference
+from deepband.research.compare.settings import Settings, seed_of
+from deepband.research.compare.tables import report
+from deepband.research.paper.results import read_columns
+from deepband.research.paper.settings import read_scenario
 from deepband.samplers import SAMPLERS, Uniform
-from deepband.schedule import Schedule
-from deepband.space import Space
+from deepband.space.search_space import Space
 from surrogates import data, needs_data
 
 ROOT = Path(__file__).parents[1]

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, f1_score, make_scorer
 from sklearn.model_selection import KFold
 
-from deepband.content import digest
+from deepband.space.content import digest
 
 NUMBERS = np.arange(12.0).reshape(3, 4)
 FRAME = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["x", "y", None], "c": [1, 2, 3]})
@@ -166,7 +166,7 @@ def test_a_value_that_holds_itself_and_one_without_content() -> None:
 
 def test_digests_are_the_same_in_every_process() -> None:
     code = (
-        "from deepband.content import digest\n"
+        "from deepband.space.content import digest\n"
         "from sklearn.linear_model import Ridge\n"
         "def score(value): return value in {'a', 'b', 'c'}\n"
         "print(digest([{'one', 'two', 'three'}, Ridge(), score, {'a': (1, 2.5)}]))\n"

@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 
 import deepband
-from deepband import errors, facts, improving, stability
+from deepband import errors
+from deepband.analysis import gains, rank_agreement
+from deepband.core import facts
 from deepband.errors import FactError, TornError
 from deepband.integrations.sklearn.tables import NoSuchRowError, NotAnIndexError
 from driving import finish, noisy, open_study
@@ -236,8 +238,8 @@ NAMES = {
     "Fraction": Fraction,
     "PosixPath": PosixPath,
     "PurePath": PurePath,
-    "Agreement": stability.Agreement,
-    "Gain": improving.Gain,
+    "Agreement": rank_agreement.Agreement,
+    "Gain": gains.Gain,
     "inf": float("inf"),
 }
 

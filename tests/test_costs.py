@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 import deepband
-from deepband import Study, report, rows
-from deepband.cli import main
-from deepband.dashboard.overview import overview
-from deepband.schedule import as_number
+from deepband import Study
+from deepband.analysis import chart_data, summary
+from deepband.core.schedule import as_number
+from deepband.interfaces.cli import main
+from deepband.interfaces.dashboard.overview import overview
 from driving import SPACE, finish, noisy, open_study
 
 
@@ -85,11 +86,11 @@ def test_every_interface_counts_what_is_spent_alike(
         spent = sum(each.budget for each in paid)
         now = sum(each.budget for each in paid if each.run == study.runs[-1].run)
         page = overview(study.state, frozenset())
-        assert report.status(study.state).spent == now
+        assert summary.status(study.state).spent == now
         assert page["status"]["spent"] == now
         assert study.runs[-1].cost == now
         assert sum(run.cost for run in study.runs) == spent
-        assert page["incumbent"]["spent"] == rows.incumbent(study.state).spent == spent
+        assert page["incumbent"]["spent"] == chart_data.incumbent(study.state).spent == spent
         if study.done:
             assert study.quote("preserving").cost.spent == spent
             assert {each.cost.spent for each in study.advice().quotes} == {spent}
@@ -101,7 +102,7 @@ def test_every_interface_counts_what_is_spent_alike(
 def test_the_page_and_the_status_say_the_same(case: Callable[[Study], None]) -> None:
     study = open_study()
     case(study)
-    status, page = report.status(study.state), overview(study.state, frozenset())["status"]
+    status, page = summary.status(study.state), overview(study.state, frozenset())["status"]
     assert page == {
         "run": status.run,
         "strategy": status.strategy,

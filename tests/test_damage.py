@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 import deepband
 from deepband import DeepbandError, Study
-from deepband.cli import main
-from deepband.export import jsonl
+from deepband.analysis.export import jsonl
+from deepband.interfaces.cli import main
 from deepband.storage import SqliteStorage
 from deepband.storage.schema import FORMAT
 from driving import noisy

@@ -18,12 +18,12 @@ from click.testing import CliRunner
 
 import deepband
 import hostile
-from deepband.cli import main
-from deepband.dashboard.app import make_app
-from deepband.dashboard.guard import HEADERS
-from deepband.dashboard.listing import ROWS_A_PAGE
-from deepband.dashboard.serving import check_safe, host_names
-from deepband.dashboard.watching import Watched, Watchlist
+from deepband.interfaces.cli import main
+from deepband.interfaces.dashboard.app import make_app
+from deepband.interfaces.dashboard.evaluation_list import ROWS_A_PAGE
+from deepband.interfaces.dashboard.guard import HEADERS
+from deepband.interfaces.dashboard.server import check_safe, host_names
+from deepband.interfaces.dashboard.watchlist import Watched, Watchlist
 from deepband.storage.schema import SCHEMA
 from driving import finish, noisy, wait_until
 from older import turn_into_format_1
@@ -439,7 +439,7 @@ def test_hostile_names_are_escaped_in_every_page(tmp_path: Path) -> None:
 
 
 def test_what_was_taken_back_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepband.dashboard.watching.SECONDS_A_LOOK", 0.0)
+    monkeypatch.setattr("deepband.interfaces.dashboard.watchlist.SECONDS_A_LOOK", 0.0)
     study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
     job = study.ask()
     assert job
@@ -462,7 +462,7 @@ def test_a_study_is_looked_at_seldom_however_many_ask(tmp_path: Path) -> None:
 
 
 def test_a_file_of_format_1_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepband.dashboard.watching.SECONDS_A_LOOK", 0.0)
+    monkeypatch.setattr("deepband.interfaces.dashboard.watchlist.SECONDS_A_LOOK", 0.0)
     make(tmp_path / "a.study", 3).close()
     turn_into_format_1(tmp_path / "a.study")
     watched = Watched(tmp_path / "a.study")
@@ -485,7 +485,7 @@ def test_an_error_of_ours_is_told_as_safely(place: Path, monkeypatch: pytest.Mon
     import asyncio
 
     app = make_app(place, ["localhost"])
-    monkeypatch.setattr("deepband.dashboard.app.listing", lambda *_: 1 / 0)
+    monkeypatch.setattr("deepband.interfaces.dashboard.app.listing", lambda *_: 1 / 0)
     sent: list[Any] = []
 
     async def ask() -> None:

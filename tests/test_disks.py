@@ -26,7 +26,7 @@ from aftermath import (
     outcome,
     undisturbed,
 )
-from deepband import export
+from deepband.analysis import export
 from disks import Disk, mounted
 from driving import wait_until
 from killing import MODES, SPACE, STORAGE_FAILED, open_study

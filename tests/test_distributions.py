@@ -13,7 +13,7 @@ from optuna import distributions as od
 from scipy import stats
 
 from deepband import SpaceError
-from deepband.space import Space
+from deepband.space.search_space import Space
 from test_space import draw
 
 
@@ -147,7 +147,7 @@ def test_what_cannot_be_drawn_exactly_is_refused(given: Any, why: str) -> None:
 
 def test_neither_scipy_nor_optuna_is_imported_to_look() -> None:
     code = (
-        "import sys; from deepband.distributions import spelled; "
+        "import sys; from deepband.space.distributions import spelled; "
         "print(spelled('x', (1, 2)), {'scipy', 'optuna', 'ConfigSpace'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,15 +18,15 @@ import pytest
 
 import deepband
 from deepband import DeepbandError, Job
-from deepband.executors.base import Ended, Executor
-from deepband.executors.choosing import choose
-from deepband.executors.inline import InlineExecutor
-from deepband.executors.processes import ProcessExecutor
-from deepband.executors.simulated import SimulatedExecutor
-from deepband.interrupts import Interrupts
-from deepband.loop import SECONDS_A_LOOK
-from deepband.objective import Task
-from deepband.outbox import Outbox
+from deepband.execution.executors.base import Ended, Executor
+from deepband.execution.executors.inline import InlineExecutor
+from deepband.execution.executors.processes import ProcessExecutor
+from deepband.execution.executors.selection import choose
+from deepband.execution.executors.simulated import SimulatedExecutor
+from deepband.execution.loop import SECONDS_A_LOOK
+from deepband.execution.objective import Task
+from deepband.execution.outbox import Outbox
+from deepband.system.interrupts import Interrupts
 from driving import wait_until
 
 LONG = 3600.0

@@ -23,16 +23,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deepband
-from deepband import DeepbandError, InputError, Job, ObjectiveError, StorageError, Study, outbox
-from deepband.cli import main
-from deepband.executors import futures, remote
-from deepband.executors.remote import _run_shared
-from deepband.executors.simulated import SimulatedExecutor
-from deepband.export import canonical
-from deepband.forecast import forecast
-from deepband.hyperband import jobs_ahead
-from deepband.schedule import Schedule
-from deepband.strategies import NAMES, STRATEGIES, StrategyName
+from deepband import DeepbandError, InputError, Job, ObjectiveError, StorageError, Study
+from deepband.analysis.export import canonical
+from deepband.core.hyperband import jobs_ahead
+from deepband.core.schedule import Schedule
+from deepband.core.strategies import NAMES, STRATEGIES, StrategyName
+from deepband.execution import outbox
+from deepband.execution.executors import futures, remote
+from deepband.execution.executors.remote import _run_shared
+from deepband.execution.executors.simulated import SimulatedExecutor
+from deepband.interfaces.cli import main
+from deepband.study.forecast import forecast
 from driving import wait_until
 
 SPACE = {"x": (0.0, 1.0)}

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from deepband import export
+from deepband.analysis import export
 from driving import open_study
 
 STARTS = "=+-@\uff1d\uff0b\uff0d\uff20"

@@ -15,8 +15,9 @@ import pytest
 from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition
 
 import hostile
-from deepband import Evaluation, Job, Study, export
-from deepband.frames import LARGEST_EXACT, LARGEST_WHOLE, column
+from deepband import Evaluation, Job, Study
+from deepband.analysis import export
+from deepband.analysis.frames import LARGEST_EXACT, LARGEST_WHOLE, column
 from driving import finish, noisy, open_study
 
 SPACE = {"lr": (1e-4, 1e-1, "log"), "layers": (1, 8), "kind": ["a", "b"], "on": [True, False]}

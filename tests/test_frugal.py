@@ -12,21 +12,23 @@ import pytest
 from click.testing import CliRunner
 
 import deepband
-from deepband import BudgetError, Context, InputError, Study, UnfinishedError, hyperband, rows
-from deepband.cli import main
-from deepband.dashboard.config import config_page
-from deepband.dashboard.overview import overview
-from deepband.executors.simulated import SimulatedExecutor
-from deepband.export import canonical
-from deepband.facts import Fact
-from deepband.forecast import forecast
-from deepband.handout import make_report
-from deepband.integrations.following import Following
-from deepband.observers import history
-from deepband.report import grid, status
-from deepband.state import State
+from deepband import BudgetError, Context, InputError, Study, UnfinishedError
+from deepband.analysis import chart_data
+from deepband.analysis.export import canonical
+from deepband.analysis.summary import grid, status
+from deepband.core import hyperband
+from deepband.core.facts import Fact
+from deepband.core.state import State
+from deepband.core.strategies import NAMES, STRATEGIES, StrategyName
+from deepband.execution.executors.simulated import SimulatedExecutor
+from deepband.integrations.tracker import Following
+from deepband.interfaces.cli import main
+from deepband.interfaces.dashboard.config_page import config_page
+from deepband.interfaces.dashboard.overview import overview
+from deepband.interfaces.report import make_report
 from deepband.storage import SqliteStorage, state_of
-from deepband.strategies import NAMES, STRATEGIES, StrategyName
+from deepband.study.forecast import forecast
+from deepband.study.observers import history
 from driving import SPACE, finish, noisy, open_study
 
 
@@ -384,7 +386,7 @@ def test_every_face_shows_it() -> None:
     assert lines[-1] == (
         "2 configs, 2 evaluations, cost 54 (36 when training continues from the rung below)"
     )
-    cells = {(cell.bracket, cell.rung): cell for cell in rows.cells(study.state)}
+    cells = {(cell.bracket, cell.rung): cell for cell in chart_data.cells(study.state)}
     assert sum(cell.evaluated[1] for (_, rung), cell in cells.items() if rung == 3) == 2
     assert (3, 3) not in cells
     shown = grid(status(study.state))

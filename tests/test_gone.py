@@ -15,9 +15,9 @@ import pytest
 
 import deepband
 from deepband import GoneError, InputError, StorageError, Study
-from deepband.export import jsonl
-from deepband.facts import Fact, JobFinished
-from deepband.strategies import StrategyName
+from deepband.analysis.export import jsonl
+from deepband.core.facts import Fact, JobFinished
+from deepband.core.strategies import StrategyName
 from driving import SPACE, finish, noisy
 
 Loss = Callable[[Path], None]

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deepband
-from deepband import Evaluation, InputError, Job, JobError, ObjectiveError, Study, export
-from deepband.executors.simulated import SimulatedExecutor
-from deepband.facts import Config
-from deepband.forecast import forecast
+from deepband import Evaluation, InputError, Job, JobError, ObjectiveError, Study
+from deepband.analysis import export
+from deepband.core.facts import Config
+from deepband.core.strategies import STRATEGIES, StrategyName
+from deepband.execution.executors.simulated import SimulatedExecutor
 from deepband.samplers import GROUP
-from deepband.space import Space
-from deepband.strategies import STRATEGIES, StrategyName
+from deepband.space.search_space import Space
+from deepband.study.forecast import forecast
 from driving import finish, key, noisy, open_study
 from test_laws import Case, cases, play
 from test_machine import Adversary, run_with

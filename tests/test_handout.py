@@ -13,8 +13,8 @@ from click.testing import CliRunner
 import deepband
 import hostile
 from deepband import Study
-from deepband.cli import main
-from deepband.handout import make_report, write_report
+from deepband.interfaces.cli import main
+from deepband.interfaces.report import make_report, write_report
 from driving import finish, noisy, open_study
 
 

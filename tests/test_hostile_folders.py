@@ -29,13 +29,15 @@ import pytest
 import deepband
 import odd_files
 from commands import Commands, Ended
-from deepband import Job, attempt_codec, plain_files
-from deepband.orphans import Orphans
-from deepband.outbox import Outbox
-from deepband.records import Attempt
+from deepband import Job
+from deepband.core.records import Attempt
+from deepband.execution import attempt_codec
+from deepband.execution.orphans import Orphans
+from deepband.execution.outbox import Outbox
 from deepband.storage import codec
 from deepband.storage.checksums import checksum
 from deepband.storage.sidecars import MAGIC
+from deepband.system import plain_files
 from driving import wait_until
 from odd_files import FILES, FOLDERS, LINKS, SECRET, SPECIAL, Maker, holding, snapshot
 from serving import Server, serving

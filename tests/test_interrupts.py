@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import deepband
-from deepband.facts import JobKey
-from deepband.outbox import Outbox, Running
+from deepband.core.facts import JobKey
+from deepband.execution.outbox import Outbox, Running
 
 TRAIN = """
 import os, time
@@ -124,8 +124,8 @@ def test_three_times_ends_on_the_spot_and_the_study_is_whole(folder: Path) -> No
 
 def test_a_terminated_driver_does_not_wait_for_ever(folder: Path) -> None:
     script = """
-import sys, time, deepband, deepband.interrupts
-deepband.interrupts.SECONDS_TO_END = 1.0
+import sys, time, deepband, deepband.system.interrupts
+deepband.system.interrupts.SECONDS_TO_END = 1.0
 study = deepband.open_study("a.study", space={"x": (0.0, 1.0)}, max_budget=9)
 study.optimize(lambda config, budget: time.sleep(60))
 """

@@ -19,7 +19,7 @@ import pytest
 import deepband
 import killing
 from aftermath import Outcome, check, check_processes, undisturbed
-from deepband import export
+from deepband.analysis import export
 from driving import wait_until
 from killing import MODES
 from progress import Progress

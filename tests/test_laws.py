@@ -12,10 +12,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import oracle
-from deepband import Evaluation, InputError, Job, Schedule, Study, report
-from deepband.facts import JobKey
-from deepband.state import State
-from deepband.strategies import FRUGAL, NAMES, STRATEGIES, StrategyName
+from deepband import Evaluation, InputError, Job, Schedule, Study
+from deepband.core.evaluations import best_evaluation, best_evaluation_at
+from deepband.core.facts import JobKey
+from deepband.core.state import State
+from deepband.core.strategies import FRUGAL, NAMES, STRATEGIES, StrategyName
 from driving import Objective, finish, key, noisy, open_study
 
 MOST = 700
@@ -130,7 +131,7 @@ def test_the_order_of_tells_does_not_matter(case: Case, order: random.Random) ->
         assert {key(job) for job in jobs} == {key(job) for job in other}
     assert straight.evaluations == shuffled.evaluations
     assert straight.runs == shuffled.runs
-    assert report.best(straight.state) == report.best(shuffled.state)
+    assert best_evaluation(straight.state) == best_evaluation(shuffled.state)
 
 
 @given(cases())
@@ -310,9 +311,9 @@ def test_best_is_the_smallest_loss(case: Case) -> None:
     def order(each: Evaluation) -> tuple[float | None, int, int, int]:
         return each.loss, -each.rung, each.bracket, each.index
 
-    assert report.best(study.state) == min(finite, key=order, default=None)
+    assert best_evaluation(study.state) == min(finite, key=order, default=None)
     tops = [each for each in finite if each.rung == max(each.rung for each in finite)]
-    assert report.best_at(study.state) == min(tops, key=order, default=None)
+    assert best_evaluation_at(study.state) == min(tops, key=order, default=None)
 
 
 @pytest.mark.parametrize(("eta", "start", "levels"), [(2, 4, 6)])

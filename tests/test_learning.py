@@ -17,14 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deepband
-from deepband import Evaluation, InputError, Study, export
-from deepband.facts import Config
+from deepband import Evaluation, InputError, Study
+from deepband.analysis import export
+from deepband.core.facts import Config
+from deepband.core.strategies import STRATEGIES, StrategyName
 from deepband.samplers import GROUP, SAMPLERS, Uniform
-from deepband.samplers.learning import EVERY, NEEDS
-from deepband.samplers.observing import ENOUGH
-from deepband.samplers.points import Points, reflected
-from deepband.space import Space
-from deepband.strategies import STRATEGIES, StrategyName
+from deepband.samplers.model_based import EVERY, NEEDS
+from deepband.samplers.observations import ENOUGH
+from deepband.space.search_space import Space
+from deepband.space.unit_cube import Points, reflected
 from driving import finish, open_study
 from test_machine import Adversary, run_with
 

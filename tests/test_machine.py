@@ -13,16 +13,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import deepband
 import oracle
-from deepband import InputError, Job, JobError, Study, UnfinishedError, export
-from deepband.checkpoints import Keep
-from deepband.executors.base import Ended, Executor
-from deepband.facts import JobKey
-from deepband.interrupts import Interrupts
-from deepband.loop import Limits, Loop
-from deepband.objective import Task
-from deepband.outbox import Outbox
-from deepband.records import Attempt
-from deepband.strategies import StrategyName
+from deepband import InputError, Job, JobError, Study, UnfinishedError
+from deepband.analysis import export
+from deepband.core.facts import JobKey
+from deepband.core.records import Attempt
+from deepband.core.strategies import StrategyName
+from deepband.execution.executors.base import Ended, Executor
+from deepband.execution.loop import Limits, Loop
+from deepband.execution.objective import Task
+from deepband.execution.outbox import Outbox
+from deepband.storage.checkpoints import Keep
+from deepband.system.interrupts import Interrupts
 from driving import noisy
 
 LOSS = noisy(5, failures=0.2)

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deepband
-from deepband import DeepbandError, InputError, Observer, ObserverWarning, Study, hyperband
-from deepband.export import canonical
-from deepband.facts import (
+from deepband import DeepbandError, InputError, Observer, ObserverWarning, Study
+from deepband.analysis.export import canonical
+from deepband.core import hyperband
+from deepband.core.facts import (
     ConfigsDrawn,
     Fact,
     JobFinished,
@@ -27,9 +28,9 @@ from deepband.facts import (
     RunStarted,
     StudyCreated,
 )
-from deepband.observers import history
-from deepband.state import State
-from deepband.strategies import StrategyName
+from deepband.core.state import State
+from deepband.core.strategies import StrategyName
+from deepband.study.observers import history
 from driving import SPACE, finish, noisy, open_study
 
 

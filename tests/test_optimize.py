@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import deepband
-from deepband import Context, InputError, NoResultError, ObjectiveError, Study, export
+from deepband import Context, InputError, NoResultError, ObjectiveError, Study
+from deepband.analysis import export
 from driving import open_study
 
 

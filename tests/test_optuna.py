@@ -29,10 +29,10 @@ from optuna.trial import TrialState, create_trial
 
 import deepband
 from deepband import DeepbandError, InputError, SpaceError, StorageError, Study
-from deepband.export import canonical
+from deepband.analysis.export import canonical
+from deepband.core.strategies import StrategyName
 from deepband.integrations.optuna import export, import_study
-from deepband.integrations.optuna.taking import LATER
-from deepband.strategies import StrategyName
+from deepband.integrations.optuna.study_import import LATER
 from driving import Objective, finish, noisy, open_study
 from test_space import conditional_space
 

@@ -19,20 +19,20 @@ from click.testing import CliRunner
 
 import oracle
 from deepband import InputError
-from deepband.benchmarks.paper import figures
-from deepband.benchmarks.paper.comparing import Columns, Difference, comparisons, losses
-from deepband.benchmarks.paper.courses import IH, METHODS, Course, Draws, Row, walk
-from deepband.benchmarks.paper.drawing import draw_all
-from deepband.benchmarks.paper.results import Folder, read_columns
-from deepband.benchmarks.paper.settings import Settings, beyond_courses, paper_courses
-from deepband.benchmarks.paper.tables import report
-from deepband.benchmarks.yahpo import Scenario
-from deepband.benchmarks.yahpo_columns import SCENARIOS
-from deepband.cli import main
+from deepband.core.schedule import Schedule
+from deepband.core.strategies import StrategyName
+from deepband.interfaces.cli import main
+from deepband.research.paper import figures
+from deepband.research.paper.comparing import Columns, Difference, comparisons, losses
+from deepband.research.paper.courses import IH, METHODS, Course, Draws, Row, walk
+from deepband.research.paper.drawing import draw_all
+from deepband.research.paper.results import Folder, read_columns
+from deepband.research.paper.settings import Settings, beyond_courses, paper_courses
+from deepband.research.paper.tables import report
+from deepband.research.yahpo import Scenario
+from deepband.research.yahpo_columns import SCENARIOS
 from deepband.samplers import Uniform
-from deepband.schedule import Schedule
-from deepband.space import Space
-from deepband.strategies import StrategyName
+from deepband.space.search_space import Space
 from driving import wait_until
 from surrogates import DATA, data, needs_data
 

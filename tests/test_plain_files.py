@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deepband import plain_files
+from deepband.system import plain_files
 
 SECRET = b"not yours"
 

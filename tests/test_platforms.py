@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deepband.platforms import NEEDED
+from deepband.system.posix import NEEDED
 
 WITHOUT_POSIX = """
     import os, shutil, signal, sys
@@ -68,7 +68,7 @@ def test_a_study_in_memory_runs_without_posix(tmp_path: Path) -> None:
         "deepband.open_study(space={'x': (0.0, 1.0)}, max_budget=9).optimize(max, workers=2)",
         "deepband.open_study(space={'x': (0.0, 1.0)}, max_budget=9).optimize(max, timeout=9)",
         "deepband.open_study(space={'x': (0.0, 1.0)}, max_budget=9).optimize(max, executor='ray')",
-        "from deepband.dashboard.watching import Watchlist; Watchlist(deepband_file)",
+        "from deepband.interfaces.dashboard.watchlist import Watchlist; Watchlist(deepband_file)",
     ],
 )
 def test_what_needs_posix_says_so_in_a_sentence(use: str, tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
 
 import hostile
-from deepband import Study, rows
-from deepband.cli import main
+from deepband import Study
+from deepband.analysis import chart_data
+from deepband.interfaces.cli import main
 from deepband.plots import KINDS
 from driving import finish, noisy, open_study
 
@@ -67,7 +68,7 @@ def test_brackets_show_every_evaluation_once() -> None:
     places = [place for part in dots for place in np.asarray(part.get_offsets())]
     assert len(places) == len(study.evaluations)
     lines = [part for part in ax.collections if isinstance(part, LineCollection)]
-    promoted = sum(cell.promoted for cell in rows.cells(study.state))
+    promoted = sum(cell.promoted for cell in chart_data.cells(study.state))
     assert sum(len(part.get_segments()) for part in lines) == promoted
 
 
@@ -85,7 +86,7 @@ def test_the_incumbent_shows_the_rows_of_all_studies() -> None:
     solid = [line for line in ax.lines if line.get_linestyle() == "-"]
     assert len(solid) == 2
     for line, each in zip(solid, (study, other), strict=True):
-        found = rows.incumbent(each.state)
+        found = chart_data.incumbent(each.state)
         x, y = data(line)
         assert x == [*(step.spent for step in found.steps), found.spent]
         assert y[:-1] == [step.told.loss for step in found.steps]
@@ -220,7 +221,8 @@ def test_without_matplotlib_the_extra_is_named() -> None:
         "import deepband\n"
         "study = deepband.open_study(space={'x': (0.0, 1.0), 'y': (0.0, 1.0)}, max_budget=9)\n"
         "study.optimize(lambda config, budget: config['x'])\n"
-        "for show in (study.plot.brackets, lambda: deepband.importance.importance(study.state)):\n"
+        "importance = deepband.analysis.importance.importance\n"
+        "for show in (study.plot.brackets, lambda: importance(study.state)):\n"
         "    try: show()\n"
         "    except deepband.DeepbandError as error: print(error)\n"
     )

@@ -18,8 +18,8 @@ import pytest
 
 import deepband
 from aftermath import check_folder, check_processes
-from deepband import export
-from deepband.outbox import Outbox
+from deepband.analysis import export
+from deepband.execution.outbox import Outbox
 from driving import wait_until
 from torture import MARK, Place, end_all, fork_servers, workers_of
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import deepband
-from deepband import facts
+from deepband.core import facts
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "deepband"
@@ -154,7 +154,7 @@ def test_integrations_are_documented() -> None:
     for path in [*folder.glob("[a-z]*.py"), *folder.glob("*/__init__.py")]:
         parts = path.relative_to(ROOT / "src").with_suffix("").parts
         name = ".".join(parts).removesuffix(".__init__")
-        if name not in {"deepband.integrations", "deepband.integrations.following"}:
+        if name not in {"deepband.integrations", "deepband.integrations.tracker"}:
             for public in importlib.import_module(name).__all__:
                 assert f":: {name}.{public}\n" in text
 
@@ -163,7 +163,7 @@ def test_facts_are_documented() -> None:
     text = (ROOT / "docs" / "api.md").read_text()
     notes = typing.get_args(facts.Note)
     for fact in set(typing.get_args(facts.Fact)) - set(notes):
-        assert f":: deepband.facts.{fact.__name__}\n" in text
+        assert f":: deepband.core.facts.{fact.__name__}\n" in text
 
 
 def test_the_prices_in_the_docs_are_those_of_quotes() -> None:

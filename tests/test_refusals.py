@@ -12,8 +12,8 @@ import pytest
 
 import deepband
 from deepband import DeepbandError, Job, Study
-from deepband.facts import Fact
-from deepband.records import Attempt
+from deepband.core.facts import Fact
+from deepband.core.records import Attempt
 from deepband.storage import SqliteStorage, state_of
 
 SPACE = {"x": (0.0, 1.0), "kind": ["a", None]}

@@ -13,7 +13,7 @@ import pytest
 
 import deepband
 from deepband import ResultError
-from deepband.results import read_result
+from deepband.core.results import read_result
 from driving import open_study
 
 

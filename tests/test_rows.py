@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepband import Context, Study, hyperband, report, rows
-from deepband.importance import importance
-from deepband.rows import Axis, CellRow, Deepening, Mark
-from deepband.stability import agreements
-from deepband.strategies import StrategyName
+from deepband import Context, Study
+from deepband.analysis import chart_data
+from deepband.analysis.chart_data import Axis, CellRow, Deepening, Mark
+from deepband.analysis.importance import importance
+from deepband.analysis.rank_agreement import agreements
+from deepband.core import hyperband
+from deepband.core.evaluations import best_evaluation
+from deepband.core.strategies import StrategyName
 from driving import finish, noisy, open_study
 
 STRATEGIES = st.lists(
@@ -33,7 +36,7 @@ def deepened(strategies: list[StrategyName], seed: int = 0, maximize: bool = Fal
 
 
 def test_cells_of_a_study_that_nobody_ran() -> None:
-    assert rows.cells(open_study(max_budget=3).state) == [
+    assert chart_data.cells(open_study(max_budget=3).state) == [
         CellRow(0, 0, 1, 3, (0,), 0, 0, 3),
         CellRow(0, 1, 3, 1, (0,), 0, 0, 0),
         CellRow(1, 1, 3, 2, (0,), 0, 0, 2),
@@ -47,12 +50,12 @@ def test_cells_after_a_deepening_in_the_middle() -> None:
     jobs = study.ask_all()
     study.tell(jobs[0], 0.5)
     study.tell(jobs[1], ValueError("no"))
-    assert rows.cells(study.state)[:3] == [
+    assert chart_data.cells(study.state)[:3] == [
         CellRow(0, 0, 1, 9, (3, 2), 1, 1, 4),
         CellRow(0, 1, 3, 3, (1, 0), 0, 0, 0),
         CellRow(0, 2, 9, 1, (0, 0), 0, 0, 0),
     ]
-    assert rows.marks(study.state, 0, 0) == [
+    assert chart_data.marks(study.state, 0, 0) == [
         Mark(0, 0, 0.0, True),
         Mark(1, 0, 1.0, False),
         Mark(2, 0, 2.0, False),
@@ -65,12 +68,12 @@ def test_cells_after_a_deepening_in_the_middle() -> None:
 @given(STRATEGIES, st.integers(0, 5))
 def test_cells_add_up_to_the_runs(strategies: list[StrategyName], seed: int) -> None:
     study = deepened(strategies, seed)
-    cells = rows.cells(study.state)
+    cells = chart_data.cells(study.state)
     for run in study.runs:
         assert sum(cell.evaluated[run.run] for cell in cells) == run.evaluations
     assert sum(cell.failed for cell in cells) == sum(e.loss is None for e in study.evaluations)
     for cell in cells:
-        marks = rows.marks(study.state, cell.bracket, cell.rung)
+        marks = chart_data.marks(study.state, cell.bracket, cell.rung)
         assert len(marks) == cell.configs
         assert sum(mark.promoted for mark in marks) == cell.promoted
         assert sum(mark.run is None for mark in marks) == cell.open == 0
@@ -79,7 +82,7 @@ def test_cells_add_up_to_the_runs(strategies: list[StrategyName], seed: int) -> 
 @given(STRATEGIES, st.integers(0, 5), st.booleans())
 def test_the_incumbent_by_hand(strategies: list[StrategyName], seed: int, maximize: bool) -> None:
     study = deepened(strategies, seed, maximize)
-    found = rows.incumbent(study.state)
+    found = chart_data.incumbent(study.state)
     spent = resumed = 0
     least, steps = math.inf, []
     for each in sorted(study.evaluations, key=lambda e: (e.run, e.rung, e.bracket, e.index)):
@@ -91,7 +94,7 @@ def test_the_incumbent_by_hand(strategies: list[StrategyName], seed: int, maximi
     assert [(step.spent, step.spent_resumed, step.told.loss) for step in found.steps] == steps
     assert found.spent == spent == sum(run.cost for run in study.runs)
     assert found.spent_resumed == resumed == sum(run.cost_resumed for run in study.runs)
-    best = report.best(study.state)
+    best = best_evaluation(study.state)
     assert best is None or best.loss == least
 
 
@@ -99,7 +102,7 @@ def test_deepenings_lie_where_the_runs_before_ended() -> None:
     study = deepened(["preserving", "efficient"])
     costs = [(int(run.cost), int(run.cost_resumed)) for run in study.runs]
     (first, resumed), (second, second_resumed), _ = costs
-    assert rows.incumbent(study.state).deepenings == (
+    assert chart_data.incumbent(study.state).deepenings == (
         Deepening(1, 9, first, resumed),
         Deepening(2, 27, first + second, resumed + second_resumed),
     )
@@ -111,16 +114,16 @@ def test_rows_do_not_depend_on_the_order_of_results() -> None:
         study = open_study(max_budget=9)
         finish(study, noisy(1), random.Random(order))
         studies.append(study.state)
-    for row in (rows.cells, rows.incumbent, rows.curves, agreements):
+    for row in (chart_data.cells, chart_data.incumbent, chart_data.curves, agreements):
         first, *others = (row(state) for state in studies)
         assert all(other == first for other in others)
 
 
 def test_curves_of_those_who_went_highest() -> None:
     study = deepened(["preserving"])
-    found = rows.curves(study.state, most=4)
+    found = chart_data.curves(study.state, most=4)
     assert len(found) == 4
-    everyone = rows.curves(study.state, most=1000)
+    everyone = chart_data.curves(study.state, most=1000)
     assert found == everyone[:4]
     assert len(everyone) == len({(e.bracket, e.index) for e in study.evaluations})
     losses = {(e.bracket, e.index, e.budget): e.loss for e in study.evaluations}
@@ -128,7 +131,7 @@ def test_curves_of_those_who_went_highest() -> None:
         for budget, loss in row.points:
             assert losses[row.bracket, row.index, budget] == loss
         mine = [key for key in losses if key[:2] == (row.bracket, row.index)]
-        assert len(row.points) == sum(rows.is_drawable(losses[key]) for key in mine)
+        assert len(row.points) == sum(chart_data.is_drawable(losses[key]) for key in mine)
         assert row.promoted == (len(mine) > 1)
 
 
@@ -141,17 +144,19 @@ def test_curves_hold_what_was_reported() -> None:
         return 1 / budget
 
     study.optimize(train)
-    (highest,) = (row for row in rows.curves(study.state) if row.bracket == 0 and row.promoted)
+    (highest,) = (
+        row for row in chart_data.curves(study.state) if row.bracket == 0 and row.promoted
+    )
     assert highest.curve == ((1, 1.0), (1, 1.0), (2, 0.5), (3, 1 / 3))
 
 
 def test_the_rung_to_judge_by() -> None:
     study = open_study(max_budget=27)
-    assert rows.rung_to_judge(study.state) == 0
+    assert chart_data.rung_to_judge(study.state) == 0
     finish(study, noisy(1))
-    assert rows.rung_to_judge(study.state, 2) == 2
-    assert rows.rung_to_judge(study.state) == 1  # 9 and 12 finite losses; 4 + 3 + 5 above
-    assert [told.loss for told, _ in rows.on_rung(study.state, 1)] == sorted(
+    assert chart_data.rung_to_judge(study.state, 2) == 2
+    assert chart_data.rung_to_judge(study.state) == 1  # 9 and 12 finite losses; 4 + 3 + 5 above
+    assert [told.loss for told, _ in chart_data.on_rung(study.state, 1)] == sorted(
         each.loss for each in study.evaluations if each.rung == 1 and each.loss is not None
     )
 
@@ -202,7 +207,7 @@ def test_axes_of_every_kind_of_parameter() -> None:
     )
     study = open_study(space=space)
     finish(study, noisy(1))
-    found = {axis.name: axis for axis in rows.axes(study.state)}
+    found = {axis.name: axis for axis in chart_data.axes(study.state)}
     assert found["lr"] == Axis("lr", 1e-4, 1e-1, True)
     assert found["layers"] == Axis("layers", 1.0, 8.0)
     assert found["kind"] == Axis("kind", choices=("a", "b"))
@@ -252,4 +257,4 @@ def test_losses_of_a_model_that_diverged(huge: float) -> None:
     study = open_study(max_budget=27)
     finish(study, lambda job: huge if job.index % 3 == 0 else job.config["x"])
     assert importance(study.state).shares == {"x": 1.0}
-    assert all(abs(loss) < 2 for row in rows.curves(study.state) for _, loss in row.points)
+    assert all(abs(loss) < 2 for row in chart_data.curves(study.state) for _, loss in row.points)

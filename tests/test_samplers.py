@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepband import DeepbandError, InputError, UnknownNameError
-from deepband.facts import Config
+from deepband.core.facts import Config
 from deepband.samplers import SAMPLERS, Uniform
-from deepband.space import Space
+from deepband.space.search_space import Space
 from driving import finish, noisy, open_study
 
 SPACE = Space({"x": (0.0, 1.0), "y": (1, 10**6), "z": ["a", "b"]})

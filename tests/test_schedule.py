@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import oracle
 from deepband import BudgetError, Schedule
-from deepband.state import State
+from deepband.core.state import State
 from driving import finish, open_study
 
 

@@ -47,9 +47,9 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import deepband
 from deepband import InputError
+from deepband.core.strategies import StrategyName
 from deepband.integrations.sklearn import DeepbandSearchCV
 from deepband.integrations.sklearn.subsamples import Subsampled, nested
-from deepband.strategies import StrategyName
 
 ROOT = Path(__file__).parents[1]
 X, y = make_classification(n_samples=300, n_informative=5, random_state=0)

@@ -11,11 +11,12 @@ import pytest
 from sklearn.linear_model import Ridge
 
 import deepband
-from deepband import SpaceError, rows
-from deepband.choices import position
-from deepband.facts import Config
+from deepband import SpaceError
+from deepband.analysis import chart_data
+from deepband.core.facts import Config
 from deepband.samplers import SamplerName
-from deepband.space import Space
+from deepband.space.choices import position
+from deepband.space.search_space import Space
 
 
 def draw(space: Space, count: int = 200, seed: int = 0) -> list[Config]:
@@ -183,7 +184,7 @@ def test_samplers_take_choices_of_any_type(sampler: SamplerName) -> None:
         study.tell(job, job.config["y"])
     drawn = {position(ODD, each.config["x"]) for each in study.evaluations}
     assert drawn <= set(range(len(ODD)))
-    axis = rows.axes(study.state)[0]
+    axis = chart_data.axes(study.state)[0]
     assert [axis.position(choice) for choice in ODD] == [
         (place + 0.5) / len(ODD) for place in range(len(ODD))
     ]

@@ -16,10 +16,8 @@ from pathlib import Path
 import pytest
 
 import deepband
-from deepband.checkpoints import read_keep
-from deepband.drawing import Drawer
-from deepband.export import jsonl
-from deepband.facts import (
+from deepband.analysis.export import jsonl
+from deepband.core.facts import (
     ConfigsDrawn,
     Fact,
     JobFinished,
@@ -30,11 +28,13 @@ from deepband.facts import (
     RunStarted,
     StudyCreated,
 )
+from deepband.core.state import State
 from deepband.samplers import Uniform
-from deepband.space import Space
-from deepband.state import State
+from deepband.samplers.source import Drawer
+from deepband.space.search_space import Space
 from deepband.storage import MemoryStorage, SqliteStorage, Storage, state_of
-from deepband.study import Study
+from deepband.storage.checkpoints import read_keep
+from deepband.study.study import Study
 from driving import finish, noisy
 from older import HELD, make_format_2, turn_into_format_1
 

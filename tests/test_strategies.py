@@ -7,7 +7,7 @@ import math
 import pytest
 
 from deepband import UnknownNameError
-from deepband.strategies import (
+from deepband.core.strategies import (
     FRUGAL,
     NAMES,
     STRATEGIES,

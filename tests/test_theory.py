@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepband import InputError, Schedule, theory
+from deepband import InputError, Schedule
+from deepband.core import theory
 
 
 def test_theorem_1_by_hand() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import deepband
 from deepband import NoResultError, Study
-from deepband.export import canonical
+from deepband.analysis.export import canonical
 from driving import SPACE, noisy
 
 

@@ -18,11 +18,12 @@ import pytest
 
 import deepband
 import hostile
-from deepband import Evaluation, Observer, ObserverWarning, Study, hyperband
-from deepband.facts import Fact, JobFinished
-from deepband.integrations.following import measures
+from deepband import Evaluation, Observer, ObserverWarning, Study
+from deepband.core import hyperband
+from deepband.core.facts import Fact, JobFinished
 from deepband.integrations.mlflow import MOST_NAME, MlflowObserver, acceptable
 from deepband.integrations.tensorboard import TensorBoardObserver
+from deepband.integrations.tracker import measures
 
 pytestmark = [
     pytest.mark.heavy,
@@ -101,7 +102,7 @@ def check_mlflow(study: Study, folder: Path) -> None:
         key = int(run.data.tags["deepband.bracket"]), int(run.data.tags["deepband.index"])
         check_child(client, run, expected[key])
         assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
-        assert run.data.tags["deepband.study"] == study.state.created.study
+        assert run.data.tags["deepband.study.study"] == study.state.created.study
 
 
 def check_child(client: Any, run: Any, evaluations: list[Evaluation]) -> None:

@@ -10,8 +10,8 @@ from typing import get_args
 
 import pytest
 
+from deepband.core.strategies import FRUGAL, NAMES, STRATEGIES, StrategyName
 from deepband.samplers import SAMPLERS, SamplerName
-from deepband.strategies import FRUGAL, NAMES, STRATEGIES, StrategyName
 
 README = Path(__file__).parents[1] / "README.md"
 

@@ -26,11 +26,12 @@ import cloudpickle
 import pytest
 
 import deepband
-from deepband import Context, InputError, Job, ObjectiveError, StorageError, Study, export
-from deepband.executors import processes
-from deepband.executors.worker_process import WorkerProcess
-from deepband.outbox import Outbox
-from deepband.records import Attempt
+from deepband import Context, InputError, Job, ObjectiveError, StorageError, Study
+from deepband.analysis import export
+from deepband.core.records import Attempt
+from deepband.execution.executors import processes
+from deepband.execution.executors.worker_process import WorkerProcess
+from deepband.execution.outbox import Outbox
 
 SPACE = {"x": (0.0, 1.0)}
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepband import DeepbandError, InputError, open_study
-from deepband.benchmarks.oldspace import read_space
-from deepband.benchmarks.yahpo import ONLY_INSTANCE, Scenario
-from deepband.benchmarks.yahpo_columns import SCENARIOS
+from deepband.research.oldspace import read_space
+from deepband.research.yahpo import ONLY_INSTANCE, Scenario
+from deepband.research.yahpo_columns import SCENARIOS
 from deepband.samplers import Uniform
-from deepband.space import Space
+from deepband.space.search_space import Space
 from surrogates import data, needs_data
 
 LCBENCH = {

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import killing
-from deepband.outbox import Outbox
+from deepband.execution.outbox import Outbox
 from driving import wait_until
 from killing import MODES, Ledger, Mode
 

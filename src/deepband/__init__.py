@@ -1,6 +1,11 @@
 """The Hyperband you can deepen."""
 
-from deepband.advice import Advice
+from deepband.analysis.advice import Advice
+from deepband.analysis.explanation import Verdict
+from deepband.analysis.quote import Price, Quote
+from deepband.analysis.summary import Plan, RunSummary
+from deepband.core.records import Evaluation, Job
+from deepband.core.schedule import Schedule
 from deepband.errors import (
     BudgetError,
     BusyWarning,
@@ -20,16 +25,11 @@ from deepband.errors import (
     UnfinishedError,
     UnknownNameError,
 )
-from deepband.explain import Verdict
-from deepband.objective import Context
-from deepband.observers import Observer
-from deepband.opening import open_study
-from deepband.quote import Price, Quote
-from deepband.records import Evaluation, Job
-from deepband.report import Plan, RunSummary
+from deepband.execution.objective import Context
 from deepband.samplers import Sampler
-from deepband.schedule import Schedule
-from deepband.study import Study
+from deepband.study.observers import Observer
+from deepband.study.settings import open_study
+from deepband.study.study import Study
 
 __version__ = "0.1.0"
 

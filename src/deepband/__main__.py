@@ -1,5 +1,5 @@
 """`python -m deepband` is `deepband`."""
 
-from deepband.cli import main
+from deepband.interfaces.cli import main
 
 main()

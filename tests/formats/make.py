@@ -12,7 +12,7 @@ from shutil import rmtree
 from typing import Any
 
 import deepband
-from deepband.export import jsonl
+from deepband.analysis.export import jsonl
 from deepband.storage.schema import FORMAT
 
 HERE = Path(__file__).parent

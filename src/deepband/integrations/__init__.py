@@ -1,1 +1,5 @@
-"""Ways into and out of other tools, each behind an extra of its own."""
+"""deepband inside other libraries: scikit-learn, Optuna, MLflow, TensorBoard and notebooks. Each
+needs an extra.
+
+Imports `study` and below.
+"""

@@ -14,21 +14,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from deepband import hyperband
+from deepband.analysis.formatting import shortened
+from deepband.core import hyperband
+from deepband.core.facts import Fact
+from deepband.core.records import Evaluation
+from deepband.core.schedule import as_number
+from deepband.core.state import State
 from deepband.errors import DeepbandError
-from deepband.facts import Fact
-from deepband.integrations.following import Following, measures
-from deepband.records import Evaluation
-from deepband.schedule import as_number
-from deepband.state import State
-from deepband.texts import shortened
+from deepband.integrations.tracker import Following, measures
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 __all__ = ["MlflowObserver"]
 
-STUDY, BRACKET, INDEX = "deepband.study", "deepband.bracket", "deepband.index"
+STUDY, BRACKET, INDEX = "deepband.study.study", "deepband.bracket", "deepband.index"
 ERROR = "deepband.error"
 PARENT = "mlflow.parentRunId"
 MOST_NAME, MOST_VALUE, MOST_ERROR = 250, 6000, 500

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from deepband.core.facts import Fact
 from deepband.errors import DeepbandError
-from deepband.facts import Fact
-from deepband.study import Study
+from deepband.study.study import Study
 
 __all__ = ["NotebookObserver"]
 

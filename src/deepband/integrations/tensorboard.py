@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from deepband.analysis.formatting import printable
+from deepband.core.facts import Config, Fact
+from deepband.core.records import Evaluation
 from deepband.errors import DeepbandError
-from deepband.facts import Config, Fact
-from deepband.integrations.following import Following, measures, number
-from deepband.records import Evaluation
-from deepband.texts import printable
+from deepband.integrations.tracker import Following, measures, number
 
 if TYPE_CHECKING:
     Dated: TypeAlias = tuple[int, Any]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from deepband.core.state import State
 from deepband.plots import brackets, lines, parameters
-from deepband.state import State
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from deepband import rows
+from deepband.analysis import chart_data
+from deepband.core.state import State
 from deepband.plots.style import BAD, DARK, QUIET, colour, name_of, new_axes
-from deepband.state import State
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ def draw(state: State, ax: Axes | None) -> Axes:
     it there, and a line is a promotion. The best of a cell are on its right."""
     top = state.schedule.top
     ax = new_axes(ax, width=2.0 + 1.7 * (top + 1), height=1.6 + 1.2 * (top + 1))
-    cells = {(cell.bracket, cell.rung): cell for cell in rows.cells(state)}
+    cells = {(cell.bracket, cell.rung): cell for cell in chart_data.cells(state)}
     dots = {key: _dots(state, ax, cell) for key, cell in cells.items() if cell.configs <= MOST_DOTS}
     for key, cell in cells.items():
         if key not in dots:
@@ -35,9 +35,9 @@ def draw(state: State, ax: Axes | None) -> Axes:
     return ax
 
 
-def _dots(state: State, ax: Axes, cell: rows.CellRow) -> Places:
+def _dots(state: State, ax: Axes, cell: chart_data.CellRow) -> Places:
     """A dot a config; where each one is."""
-    marks = rows.marks(state, cell.bracket, cell.rung)
+    marks = chart_data.marks(state, cell.bracket, cell.rung)
     marks.sort(key=_rank)
     places = {mark.index: _place(cell, number, cell.configs) for number, mark in enumerate(marks)}
     size = min(40.0, 900.0 / cell.configs)
@@ -55,13 +55,13 @@ def _dots(state: State, ax: Axes, cell: rows.CellRow) -> Places:
     return places
 
 
-def _rank(mark: rows.Mark) -> tuple[bool, bool, float, int]:
+def _rank(mark: chart_data.Mark) -> tuple[bool, bool, float, int]:
     """The best first, then failures, then those who are not evaluated."""
     loss = math.inf if mark.loss is None else mark.loss
     return mark.run is None, mark.loss is None, loss, mark.index
 
 
-def _place(cell: rows.CellRow, number: int, count: int) -> tuple[float, float]:
+def _place(cell: chart_data.CellRow, number: int, count: int) -> tuple[float, float]:
     """Where in its cell a config lies: in columns from the right, each from its top."""
     high = max(1, round(math.sqrt(count)))
     column, row = divmod(number, high)
@@ -70,7 +70,7 @@ def _place(cell: rows.CellRow, number: int, count: int) -> tuple[float, float]:
     return x, cell.bracket - SIZE / 2 + SIZE * (row + 0.5) / high
 
 
-def _bar(ax: Axes, cell: rows.CellRow) -> None:
+def _bar(ax: Axes, cell: chart_data.CellRow) -> None:
     """A cell of many: shares of its width, a colour a run."""
     left = cell.rung - SIZE / 2
     for run, count in enumerate(cell.evaluated):
@@ -80,7 +80,7 @@ def _bar(ax: Axes, cell: rows.CellRow) -> None:
     ax.text(cell.rung, cell.bracket, f"{sum(cell.evaluated):,}", ha="center", va="center", zorder=4)
 
 
-def _frame(ax: Axes, cell: rows.CellRow) -> None:
+def _frame(ax: Axes, cell: chart_data.CellRow) -> None:
     from matplotlib.patches import Rectangle
 
     corner = cell.rung - SIZE / 2, cell.bracket - SIZE / 2
@@ -88,7 +88,9 @@ def _frame(ax: Axes, cell: rows.CellRow) -> None:
     ax.add_patch(frame)
 
 
-def _promotions(ax: Axes, cell: rows.CellRow, places: Places | None, above: Places | None) -> None:
+def _promotions(
+    ax: Axes, cell: chart_data.CellRow, places: Places | None, above: Places | None
+) -> None:
     """A line a promotion; between cells of many, one line with their number."""
     from matplotlib.collections import LineCollection
 
@@ -116,7 +118,7 @@ def _describe(state: State, ax: Axes) -> None:
     dot: dict[str, Any] = {"marker": "o", "linestyle": ""}
     handles = [Line2D([], [], color=colour(run.number), **dot) for run in state.runs]
     names = [f"evaluated in {name_of(run)}" for run in state.runs]
-    cells = rows.cells(state)
+    cells = chart_data.cells(state)
     if any(cell.open for cell in cells):
         handles.append(Line2D([], [], color=QUIET, markerfacecolor="none", **dot))
         names.append("waits")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepband import report, rows
+from deepband.analysis import chart_data
+from deepband.analysis.rank_agreement import agreements
+from deepband.core.evaluations import best_evaluation
+from deepband.core.state import State
 from deepband.plots.style import (
     COLOURS,
     DARK,
@@ -17,8 +20,6 @@ from deepband.plots.style import (
     new_axes,
     note,
 )
-from deepband.stability import agreements
-from deepband.state import State
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +30,7 @@ Point = tuple[float, float]
 def draw_curves(state: State, ax: Axes | None, most: int) -> Axes:
     """A line a config through its losses on the rungs, over what it reported on the way."""
     ax = new_axes(ax)
-    found = [row for row in rows.curves(state, most) if row.points]
+    found = [row for row in chart_data.curves(state, most) if row.points]
     if not found:
         return note(ax, "No evaluation has a finite loss yet.")
     from matplotlib.collections import LineCollection
@@ -57,8 +58,8 @@ def draw_curves(state: State, ax: Axes | None, most: int) -> Axes:
 
 
 def _label_best(state: State, ax: Axes) -> None:
-    best = report.best(state)
-    if best is not None and best.value is not None and rows.is_drawable(best.loss):
+    best = best_evaluation(state)
+    if best is not None and best.value is not None and chart_data.is_drawable(best.loss):
         name = f"best (bracket {best.bracket}, index {best.index})"
         style: dict[str, Any] = {"color": COLOURS[1], "markersize": 12, "zorder": 4}
         ax.plot([best.budget], [best.value], "*", label=name, **style)
@@ -73,7 +74,7 @@ def draw_incumbent(studies: Sequence[tuple[str, State]], ax: Axes | None) -> Axe
     when training goes on from the rung below. Triangles are deepenings."""
     ax = new_axes(ax)
     for number, (name, state) in enumerate(studies):
-        found = rows.incumbent(state)
+        found = chart_data.incumbent(state)
         for resumed in (False, True):
             _stairs(ax, state, found, resumed, name, colour(number))
     if not ax.lines:
@@ -85,12 +86,12 @@ def draw_incumbent(studies: Sequence[tuple[str, State]], ax: Axes | None) -> Axe
 
 
 def _stairs(
-    ax: Axes, state: State, found: rows.Incumbent, resumed: bool, name: str, shade: str
+    ax: Axes, state: State, found: chart_data.Incumbent, resumed: bool, name: str, shade: str
 ) -> None:
     steps = [
         (step.spent_resumed if resumed else step.spent, state.value(step.told.loss))
         for step in found.steps
-        if rows.is_drawable(step.told.loss)
+        if chart_data.is_drawable(step.told.loss)
     ]
     if not steps:
         return

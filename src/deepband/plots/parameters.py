@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deepband import rows
-from deepband.importance import importance
+from deepband.analysis import chart_data
+from deepband.analysis.importance import importance
+from deepband.core.state import State
 from deepband.plots.style import COLOURS, label, loss_name, new_axes, note
-from deepband.state import State
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,10 +22,10 @@ MOST_CHOICES = 8
 
 def draw_parallel(state: State, ax: Axes | None, rung: int | None, most: int) -> Axes:
     """A line a config across its parameters, coloured by its loss on one rung."""
-    axes = rows.axes(state)
+    axes = chart_data.axes(state)
     ax = new_axes(ax, width=max(6.0, 2.0 + 1.4 * len(axes)))
-    chosen = rows.rung_to_judge(state, rung)
-    found = rows.on_rung(state, chosen)
+    chosen = chart_data.rung_to_judge(state, rung)
+    found = chart_data.on_rung(state, chosen)
     if not found:
         return note(ax, "No evaluation on this rung has a finite loss yet.")
     lines = [_line(axes, config) for _, config in found[:most]][::-1]
@@ -38,7 +38,7 @@ def draw_parallel(state: State, ax: Axes | None, rung: int | None, most: int) ->
     return ax
 
 
-def _line(axes: list[rows.Axis], config: dict[str, Any]) -> list[tuple[float, float]]:
+def _line(axes: list[chart_data.Axis], config: dict[str, Any]) -> list[tuple[float, float]]:
     places = (axis.position(config[axis.name]) if axis.name in config else None for axis in axes)
     return [(x, NOWHERE if place is None else place) for x, place in enumerate(places)]
 
@@ -57,7 +57,7 @@ def _draw_lines(
         ax.figure.colorbar(collection, ax=ax, label=loss_name(state))
 
 
-def _draw_axes(ax: Axes, axes: list[rows.Axis], some_inactive: bool) -> None:
+def _draw_axes(ax: Axes, axes: list[chart_data.Axis], some_inactive: bool) -> None:
     for x, axis in enumerate(axes):
         ax.axvline(x, color="black", linewidth=0.7, zorder=1)
         for place, text in _ticks(axis):
@@ -71,7 +71,7 @@ def _draw_axes(ax: Axes, axes: list[rows.Axis], some_inactive: bool) -> None:
     ax.spines[:].set_visible(False)
 
 
-def _ticks(axis: rows.Axis) -> list[tuple[float, str]]:
+def _ticks(axis: chart_data.Axis) -> list[tuple[float, str]]:
     if axis.choices is None:
         middle = (axis.low * axis.high) ** 0.5 if axis.log else (axis.low + axis.high) / 2
         return [(y, f"{v:.3g}") for y, v in ((0.0, axis.low), (0.5, middle), (1.0, axis.high))]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deepband.analysis.formatting import shortened
+from deepband.core.runs import Run
+from deepband.core.state import State
 from deepband.errors import DeepbandError
-from deepband.runs import Run
-from deepband.state import State
-from deepband.texts import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from deepband.errors import InputError, UnknownNameError, shown
 from deepband.samplers.base import Sampler
-from deepband.samplers.learning import Learning, check_installed
+from deepband.samplers.model_based import Learning, check_installed
 from deepband.samplers.uniform import CHUNK, Uniform
 
 __all__ = ["GROUP", "SAMPLERS", "Sampler", "SamplerName", "Uniform", "make_sampler"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from deepband.facts import Config
-from deepband.records import Evaluation
-from deepband.space import Space
+from deepband.core.facts import Config
+from deepband.core.records import Evaluation
+from deepband.space.search_space import Space
 
 
 @runtime_checkable

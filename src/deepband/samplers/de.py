@@ -17,12 +17,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.random import RandomState
 
-from deepband.facts import Config
-from deepband.records import Evaluation
-from deepband.samplers.learning import is_by_chance
-from deepband.samplers.observing import is_finite, pool
-from deepband.samplers.points import Floats, Points, reflected
-from deepband.space import Space
+from deepband.core.facts import Config
+from deepband.core.records import Evaluation
+from deepband.samplers.model_based import is_by_chance
+from deepband.samplers.observations import is_finite, pool
+from deepband.space.search_space import Space
+from deepband.space.unit_cube import Floats, Points, reflected
 
 FACTOR = 0.5
 CROSSOVER = 0.5

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.random import RandomState
 from sklearn.ensemble import ExtraTreesRegressor
 
-from deepband.facts import Config
-from deepband.records import Evaluation
-from deepband.samplers.learning import is_by_chance
-from deepband.samplers.observing import best_first, is_finite, pool
-from deepband.samplers.points import Floats, Points
-from deepband.space import Space
+from deepband.core.facts import Config
+from deepband.core.records import Evaluation
+from deepband.samplers.model_based import is_by_chance
+from deepband.samplers.observations import best_first, is_finite, pool
+from deepband.space.search_space import Space
+from deepband.space.unit_cube import Floats, Points
 
 TREES = 30
 MOST = 1000

@@ -23,12 +23,12 @@ from ConfigSpace.hyperparameters import (
 )
 from numpy.random import RandomState
 
-from deepband.facts import Config
-from deepband.records import Evaluation
-from deepband.samplers.learning import is_by_chance
-from deepband.samplers.observing import is_finite, pool
-from deepband.samplers.points import Floats, Points, reflected
-from deepband.space import Space
+from deepband.core.facts import Config
+from deepband.core.records import Evaluation
+from deepband.samplers.model_based import is_by_chance
+from deepband.samplers.observations import is_finite, pool
+from deepband.space.search_space import Space
+from deepband.space.unit_cube import Floats, Points, reflected
 
 WIDTH = 0.25
 """Of the normal around a default value or the best config, as a share of the range."""

@@ -32,12 +32,12 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from deepband.facts import Config
-from deepband.records import Evaluation
-from deepband.samplers.learning import is_by_chance
-from deepband.samplers.observing import pool
-from deepband.samplers.points import Floats, Points
-from deepband.space import Space
+from deepband.core.facts import Config
+from deepband.core.records import Evaluation
+from deepband.samplers.model_based import is_by_chance
+from deepband.samplers.observations import pool
+from deepband.space.search_space import Space
+from deepband.space.unit_cube import Floats, Points
 
 MOST = 300
 """Observations shown, at most."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deepband.facts import Config
-from deepband.records import Evaluation
-from deepband.space import Space
+from deepband.core.facts import Config
+from deepband.core.records import Evaluation
+from deepband.space.search_space import Space
 
 CHUNK = 64
 """So many configs are drawn together in a new study."""

@@ -1,7 +1,7 @@
 """Where facts are kept."""
 
+from deepband.core.state import State
 from deepband.errors import StorageError
-from deepband.state import State
 from deepband.storage.base import Storage
 from deepband.storage.memory import MemoryStorage
 from deepband.storage.sqlite import SqliteStorage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from deepband.facts import Fact
+from deepband.core.facts import Fact
 
 
 class Storage(Protocol):

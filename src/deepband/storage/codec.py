@@ -17,8 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from deepband.errors import FactError, SpaceError
-from deepband.facts import (
+from deepband.core.facts import (
     Config,
     ConfigsDrawn,
     Fact,
@@ -28,9 +27,10 @@ from deepband.facts import (
     RunStarted,
     StudyCreated,
 )
+from deepband.errors import FactError, SpaceError
 from deepband.storage.checksums import Row, Tally, checksum
 from deepband.storage.schema import COLUMNS, LISTED, format_of
-from deepband.tagged_json import from_text, to_text
+from deepband.storage.tagged_json import from_text, to_text
 
 Head: TypeAlias = Mapping[str, Any]
 """The row of a study, by column."""

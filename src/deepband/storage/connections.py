@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
-from deepband import interrupts
 from deepband.errors import BusyWarning, StorageError, show_warning, shown
+from deepband.system import interrupts
 
 BUSY_SECONDS = 30.0
 """How long another program may lock the file before the user hears of it."""

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from deepband.core.facts import Fact
 from deepband.errors import StorageError
-from deepband.facts import Fact
 from deepband.storage.sqlite import SqliteStorage
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from deepband.core.state import State
 from deepband.errors import FactError, StorageError
-from deepband.state import State
 from deepband.storage import codec
-from deepband.storage.complaints import ADVICE
 from deepband.storage.schema import APPLICATION, FORMAT, format_of
+from deepband.storage.sqlite_errors import ADVICE
 
 CODE = "SELECT count(*) FROM sqlite_master WHERE type IN ('view', 'trigger')"
 """What would run whenever a study is read or written."""

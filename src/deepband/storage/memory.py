@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from deepband.facts import Fact, JobReleased, JobsStarted
+from deepband.core.facts import Fact, JobReleased, JobsStarted
 
 
 class MemoryStorage:

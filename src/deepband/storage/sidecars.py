@@ -12,8 +12,8 @@ import os
 import stat
 from pathlib import Path
 
-from deepband import plain_files
 from deepband.errors import StorageError
+from deepband.system import plain_files
 
 SIDES = ("-journal", "-wal", "-shm")
 LONGEST = max(map(len, (*SIDES, ".files")))

@@ -20,16 +20,16 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from deepband import plain_files
+from deepband.core.facts import Fact, JobReleased, JobsStarted
+from deepband.core.state import State
 from deepband.errors import GoneError, HeldError, StorageError, TornError
-from deepband.facts import Fact, JobReleased, JobsStarted
-from deepband.state import State
 from deepband.storage import codec
-from deepband.storage.complaints import complaints
 from deepband.storage.connections import connect, patiently, read_path, sync_folder
 from deepband.storage.inspection import check_ours, check_whole, problems
 from deepband.storage.schema import FORMAT, SCHEMA, format_of, upgrade
 from deepband.storage.sidecars import check_name, check_sides
+from deepband.storage.sqlite_errors import complaints
+from deepband.system import plain_files
 
 
 class SqliteStorage:

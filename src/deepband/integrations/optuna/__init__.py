@@ -10,13 +10,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deepband.core.schedule import Budget, Schedule
 from deepband.errors import DeepbandError, InputError, StorageError, UnknownNameError
-from deepband.integrations.optuna import reading, taking, writing
-from deepband.integrations.optuna.reading import BudgetOf, Exported, Finding, LeftOut
-from deepband.opening import open_study
-from deepband.schedule import Budget, Schedule
-from deepband.space import Space
-from deepband.study import Study
+from deepband.integrations.optuna import findings, study_import, trial_export
+from deepband.integrations.optuna.findings import BudgetOf, Exported, Finding, LeftOut
+from deepband.space.search_space import Space
+from deepband.study.settings import open_study
+from deepband.study.study import Study
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,10 +44,10 @@ def export(
     name = name or (study.name if study.lasts else f"deepband {study.state.created.study}")
     opened = _storage(library, storage)
     _remove_old(library, opened, study, name)
-    trials = writing.trials(study.state, study.space)
+    trials = trial_export.trials(study.state, study.space)
     direction = "maximize" if study.maximize else "minimize"
     made: optuna.Study = library.create_study(storage=opened, study_name=name, direction=direction)
-    for key, value in writing.study_attributes(study.state).items():
+    for key, value in trial_export.study_attributes(study.state).items():
         made.set_user_attr(key, value)
     made.add_trials(trials)
     return made
@@ -96,9 +96,9 @@ def import_study(
     schedule = _schedule(max_budget, min_budget, eta) if not comes_back else comes_back.schedule
     if budget_of is None:
         budget_of = exported.budget_of if exported else lambda step: step
-    found, left_out = reading.findings(optuna_study, schedule, budget_of, trials, bool(exported))
+    found, left_out = findings.findings(optuna_study, schedule, budget_of, trials, bool(exported))
     if not found and not comes_back:
-        raise reading.no_match(optuna_study, schedule)
+        raise findings.no_match(optuna_study, schedule)
     study = open_study(
         storage,
         space=_space(space, exported, found),
@@ -112,17 +112,19 @@ def import_study(
 
 
 def _take(study: Study, comes_back: Exported | None, found: list[Finding]) -> list[LeftOut]:
-    placed, left_out = taking.configs(study.space, found)
+    placed, left_out = study_import.configs(study.space, found)
     if comes_back:
-        return left_out + taking.replay(study, comes_back, taking.by_place(placed))
-    return left_out + taking.take_over(study, taking.furthest_first(placed, study.maximize))
+        return left_out + study_import.replay(study, comes_back, study_import.by_place(placed))
+    return left_out + study_import.take_over(
+        study, study_import.furthest_first(placed, study.maximize)
+    )
 
 
 def _space(given: Any, exported: Exported | None, found: list[Finding]) -> Any:
     """What the user says, else what deepband noted, else what the trials have."""
     if given is not None:
         return given
-    return exported.space if exported and exported.space else reading.space_of(found)
+    return exported.space if exported and exported.space else findings.space_of(found)
 
 
 def _count(study: Study) -> int:
@@ -154,8 +156,8 @@ def _settings(exported: Exported | None, given: Mapping[str, Any]) -> dict[str, 
 
 
 def _check(given: optuna.Study, trials: str) -> None:
-    if trials not in reading.TRIALS:
-        raise UnknownNameError("choice of trials", trials, reading.TRIALS)
+    if trials not in findings.TRIALS:
+        raise UnknownNameError("choice of trials", trials, findings.TRIALS)
     if len(given.directions) != 1:
         raise InputError(
             f"Optuna's study {given.study_name!r} has {len(given.directions)} objectives, and "

@@ -14,9 +14,10 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import unique_labels
 
+from deepband.core.facts import Config
+from deepband.core.records import Job
 from deepband.errors import InputError
-from deepband.facts import Config
-from deepband.integrations.sklearn.continuing import Continued, known_classes
+from deepband.integrations.sklearn.partial_fit import Continued, known_classes
 from deepband.integrations.sklearn.subsamples import (
     Subsampled,
     count,
@@ -25,7 +26,6 @@ from deepband.integrations.sklearn.subsamples import (
     taken_along,
     taken_for,
 )
-from deepband.records import Job
 
 
 class Resource(Protocol):

@@ -10,15 +10,15 @@ from typing import Any
 
 from sklearn.base import clone
 
-from deepband import report
+from deepband.core.evaluations import best_evaluation
+from deepband.core.facts import Config
+from deepband.core.records import Job
+from deepband.core.strategies import StrategyName
 from deepband.errors import InputError
-from deepband.facts import Config
 from deepband.integrations.sklearn.callbacks import task
 from deepband.integrations.sklearn.resources import Resource
 from deepband.integrations.sklearn.tables import kept_columns
-from deepband.records import Job
-from deepband.strategies import StrategyName
-from deepband.study import Study
+from deepband.study.study import Study
 
 Evaluate = Callable[..., dict[str, Any]]
 
@@ -79,7 +79,7 @@ class Rounds:
                 results = evaluate(candidates, cv=cv, **given)
         except ValueError as error:
             # Parameters and splits are checked by now, so it is the fits that failed.
-            if report.best(self.study.state) is None or self.search.error_score == "raise":
+            if best_evaluation(self.study.state) is None or self.search.error_score == "raise":
                 raise
             self.failure = error
             return [error] * len(batch)

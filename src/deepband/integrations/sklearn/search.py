@@ -19,23 +19,23 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import check_random_state, indexable
 from sklearn.utils.validation import check_is_fitted
 
+from deepband.analysis.summary import Plan, plan, plan_of
+from deepband.core.schedule import Schedule
+from deepband.core.strategies import StrategyName
 from deepband.errors import InputError
-from deepband.integrations.sklearn import same
-from deepband.integrations.sklearn.continuing import Continued
+from deepband.integrations.sklearn import fingerprint
+from deepband.integrations.sklearn.fingerprint import in_words_of_searches, whole
 from deepband.integrations.sklearn.outcomes import NAMES, outcome
+from deepband.integrations.sklearn.partial_fit import Continued
 from deepband.integrations.sklearn.resources import Resource, resource_of
 from deepband.integrations.sklearn.rounds import Rounds
-from deepband.integrations.sklearn.same import in_words_of_searches, whole
 from deepband.integrations.sklearn.scorers import metric_of, scorers_of
 from deepband.integrations.sklearn.spaces import parameters_of, space_of
 from deepband.integrations.sklearn.subsamples import count
-from deepband.opening import Settings, check_same, open_study, reopen
-from deepband.report import Plan, plan, plan_of
 from deepband.samplers import SamplerName
-from deepband.schedule import Schedule
 from deepband.storage import MemoryStorage
-from deepband.strategies import StrategyName
-from deepband.study import Study
+from deepband.study.settings import Settings, check_same, open_study, reopen
+from deepband.study.study import Study
 
 
 class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships no types
@@ -199,12 +199,12 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         afterwards."""
         metric_of(self.scoring, self.refit)  # what is wrong with scorers is said first
         scorers_of(self.estimator, self.scoring)
-        splits = same.splits_of(self, X, y, same.routed(self, params).split)
-        name = same.name_of(self, X, y, splits, params)
+        splits = fingerprint.splits_of(self, X, y, fingerprint.routed(self, params).split)
+        name = fingerprint.name_of(self, X, y, splits, params)
         with in_words_of_searches():
             study = self._study if going_on and self.study is None else self._open(X, y, splits)
             try:
-                same.check_name(study.objective, name)
+                fingerprint.check_name(study.objective, name)
                 check_same(study.state.created, self._given())
                 study.name_objective(name)
                 yield study, splits
@@ -269,7 +269,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         metric, resource = metric_of(self.scoring, self.refit), self._resource(study, X, y)
         named = partial(parameters_of, self.param_distributions)
         rounds = Rounds(self, study, resource, splits, metric, self.refit, strategy, to, named)
-        ending = partial(outcome, rounds, X, y, same.routed(self, params).fit)
+        ending = partial(outcome, rounds, X, y, fingerprint.routed(self, params).fit)
         self._study = study
         if study.done:
             study.deepen(strategy, to=to)

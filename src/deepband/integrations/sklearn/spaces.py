@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from deepband.core.facts import Config
 from deepband.errors import InputError, shown
-from deepband.facts import Config
-from deepband.space import Space
+from deepband.space.search_space import Space
 
 if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from deepband.core.facts import Config
+from deepband.core.records import Evaluation
 from deepband.errors import InputError, shown
-from deepband.facts import Config
 from deepband.integrations.sklearn.resources import Resource
-from deepband.records import Evaluation
 
 KEPT = ("split", "mean_", "std_")
 """How the columns begin that are kept of each evaluation."""

@@ -1,0 +1,148 @@
+"""Why a config was or was not promoted, rung by rung and run by run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from deepband.core.runs import Run
+from deepband.core.state import State
+from deepband.core.strategies import NOBODY, ranked
+from deepband.errors import read_index
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a run decided about one config on one rung. Printed, it is a sentence.
+
+    `promoted` is None while the rung is not decided, and on the top rung. `rank` counts from 1
+    among the `candidates`, who competed for the `places` left on the rung above; it is None when
+    the config did not compete. `loss` (None for a failure, or when it is not told yet) and
+    `cutoff`, the loss of the last of them that went up, are minimised; the sentence speaks in
+    the user's sign.
+    """
+
+    run: int
+    strategy: str | None
+    rung: int
+    budget: int | float
+    loss: float | None
+    reason: str
+    promoted: bool | None = None
+    rank: int | None = None
+    candidates: int = 0
+    places: int = 0
+    cutoff: float | None = None
+
+    def __str__(self) -> str:
+        strategy = f" ({self.strategy})" if self.strategy else ""
+        return f"run {self.run}{strategy}, rung {self.rung}, budget {self.budget}: {self.reason}"
+
+
+def explain(state: State, bracket: int, index: int) -> tuple[Verdict, ...]:
+    """The verdicts about a config, in the order in which they were made."""
+    schedule = state.full.schedule  # a frugal run has the configs of the run before it
+    bracket = read_index("bracket", bracket, schedule.top + 1)
+    size = schedule.start_size(bracket)
+    index = read_index(f"config in bracket {bracket} with index", index, size)
+    return tuple(verdict for run in state.runs for verdict in _of_run(state, run, bracket, index))
+
+
+def _of_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdict]:
+    if run.frugal:
+        yield from _of_frugal_run(state, run, bracket, index)
+        return
+    for rung in run.schedule.rungs(bracket) if bracket in run.schedule.brackets else ():
+        arrived = run.arrived.get((bracket, rung), frozenset())
+        if index in arrived and rung == run.schedule.top:
+            yield _top(state, run, bracket, index)
+        elif index in arrived and (bracket, rung + 1) not in run.arrived:
+            yield _undecided(state, run, bracket, index, rung)
+        elif (bracket, rung + 1) in run.arrived and (
+            index in arrived or index in run.before.get((bracket, rung), NOBODY)
+        ):
+            yield _decided(state, run, bracket, index, rung)
+
+
+def _of_frugal_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdict]:
+    """Whether it went from the rung that was the top one before, over all brackets, and how."""
+    rung = run.schedule.top - 1
+    if index in run.before.get((bracket, rung), NOBODY):
+        order, places = state.frugal_contest(run)
+        losses = [state.results[of, rung][who].loss for of, who in order]
+        place = (bracket, index)
+        rank = order.index(place) + 1 if place in order else None
+        verdict = _verdict(state, run, bracket, index, rung, "a failure never goes on")
+        yield _ranked(state, verdict, rank, losses, places, " over all brackets")
+    if index in run.arrived.get((bracket, run.schedule.top), NOBODY):
+        yield _top(state, run, bracket, index)
+
+
+def _decided(state: State, run: Run, bracket: int, index: int, rung: int) -> Verdict:
+    contest = state.contest(run, bracket, rung)
+    losses = state.losses(bracket, rung)
+    order = ranked(contest.pool, losses)
+    places = contest.free(run.schedule.places(bracket, rung + 1))
+    rank = order.index(index) + 1 if index in contest.pool else None
+    reason = "did not compete, since it did not reach this rung in this run"
+    if index in contest.kept:
+        reason = "stays promoted, since this strategy revokes nothing"
+    verdict = _verdict(state, run, bracket, index, rung, reason)
+    verdict = _ranked(state, verdict, rank, [losses[each] for each in order], places)
+    return replace(verdict, promoted=index in run.arrived[bracket, rung + 1])
+
+
+def _ranked(
+    state: State,
+    verdict: Verdict,
+    rank: int | None,
+    losses: list[float | None],
+    places: int,
+    where: str = "",
+) -> Verdict:
+    """A verdict with the rank among losses, best first, for so many places; its reason stays what
+    it is for a config that did not compete."""
+    promoted = rank is not None and rank <= places
+    cutoff = losses[min(places, len(losses)) - 1] if places and losses else None
+    reason = verdict.reason
+    if rank is not None:
+        reason = (
+            f"{_show(state, losses[rank - 1])} ranks {rank} of {len(losses)}{where} for "
+            f"{places} place{'' if places == 1 else 's'}: "
+            f"{'promoted' if promoted else 'not promoted'}"
+        )
+        if places:
+            reason += f" (the last one promoted has {_show(state, cutoff)})"
+    return replace(
+        verdict,
+        reason=reason,
+        promoted=promoted,
+        rank=rank,
+        candidates=len(losses),
+        places=places,
+        cutoff=cutoff,
+    )
+
+
+def _top(state: State, run: Run, bracket: int, index: int) -> Verdict:
+    top = run.schedule.top
+    told = state.results[bracket, top].get(index)
+    reason = f"{_show(state, told.loss)} on the top rung" if told else "waits for its result"
+    return _verdict(state, run, bracket, index, top, reason)
+
+
+def _undecided(state: State, run: Run, bracket: int, index: int, rung: int) -> Verdict:
+    reason = f"not decided, {state.fronts[bracket].open} jobs of this rung are open"
+    return _verdict(state, run, bracket, index, rung, reason)
+
+
+def _verdict(state: State, run: Run, bracket: int, index: int, rung: int, reason: str) -> Verdict:
+    told = state.results[bracket, rung].get(index)
+    loss = told.loss if told else None
+    return Verdict(run.number, run.strategy, rung, run.budgets[rung], loss, reason)
+
+
+def _show(state: State, loss: float | None) -> str:
+    if loss is None:
+        return "a failure"
+    return f"{'value' if state.created.maximize else 'loss'} {state.value(loss):.6g}"

@@ -1,0 +1,113 @@
+"""Evaluations as text to take away: csv, jsonl, and a canonical jsonl to compare studies by."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from deepband.analysis.formatting import printable
+from deepband.core.evaluations import all_evaluations
+from deepband.core.records import Evaluation
+from deepband.core.state import State
+
+FORMULA = "=+\\-@\uff1d\uff0b\uff0d\uff20"
+"""How a cell begins that a spreadsheet would compute; some accept the full-width signs, too."""
+COMPUTED = re.compile(rf"(^|;)(?=[\s\"]*[{FORMULA}]|[\t\r])")
+"""Where such a cell begins in a text: also after a semicolon, at which a spreadsheet of many
+countries divides a line, whatever the quotes say."""
+PLAIN = ["bracket", "index", "rung", "budget", "run", "loss", "value", "error", "seconds"]
+PLAIN += ["resumed_from"]
+"""The columns that every table has, named as in an Evaluation."""
+
+
+def canonical(state: State) -> Iterator[str]:
+    """One line an evaluation, sorted by bracket, index and rung: what was decided from, and
+    nothing of when, where or how it was run. Equal studies give equal bytes."""
+    for each in all_evaluations(state):
+        row: dict[str, Any] = {
+            "bracket": each.bracket,
+            "index": each.index,
+            "rung": each.rung,
+            "run": each.run,
+            "budget": each.budget,
+            "config": each.config,
+        }
+        kind = kind_of_failure(each)
+        row |= {"loss": _number(each.loss)} if kind is None else {"failure": kind}
+        yield _line(row)
+
+
+def jsonl(state: State) -> Iterator[str]:
+    """One line an evaluation with all that is known of it."""
+    for each in all_evaluations(state):
+        row = each._asdict()
+        row.update(
+            loss=_number(each.loss),
+            value=_number(each.value),
+            metrics=dict(each.metrics),
+            curve=[[step, _number(loss)] for step, loss in each.curve],
+        )
+        yield _line(row)
+
+
+def table(state: State) -> Iterator[str]:
+    """A csv table: a header, then a line an evaluation, with a column for every parameter and
+    metric. An apostrophe is put before what a spreadsheet would take for a formula."""
+    header, rows = cells(state)
+    yield _csv(header)
+    yield from map(_csv, rows)
+
+
+def cells(state: State) -> tuple[list[str], Iterator[list[Any]]]:
+    """The names of columns, and a row of plain values an evaluation; None is what is missing."""
+    found = list(all_evaluations(state))
+    parameters = sorted({name for each in found for name in each.config})
+    metrics = sorted({name for each in found for name in each.metrics})
+    header = [*PLAIN, *(f"config.{name}" for name in parameters)]
+    header += [f"metrics.{name}" for name in metrics]
+    rows = (
+        [getattr(each, name) for name in PLAIN]
+        + [each.config.get(name) for name in parameters]
+        + [each.metrics.get(name) for name in metrics]
+        for each in found
+    )
+    return header, rows
+
+
+def text_of(value: object) -> str:
+    """Any value as a text: itself if it is one, and JSON otherwise."""
+    return value if isinstance(value, str) else json.dumps(value, default=repr)
+
+
+def kind_of_failure(evaluation: Evaluation) -> str | None:
+    """The first word of what went wrong, such as ValueError or nan."""
+    return None if evaluation.error is None else evaluation.error.split(":", 1)[0]
+
+
+FORMATS = {"csv": table, "jsonl": jsonl}
+
+
+def _number(value: float | None) -> float | str | None:
+    """JSON has no infinity and no nan: they are written as texts."""
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True, allow_nan=False, default=repr)
+
+
+def _csv(cells: list[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow([_cell(cell) for cell in cells])
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    if value is None or isinstance(value, int | float):
+        return value
+    return printable(COMPUTED.sub(r"\1'", text_of(value)))

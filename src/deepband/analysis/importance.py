@@ -1,0 +1,93 @@
+"""Which parameters matter, by the functional analysis of variance of Optuna."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from deepband.analysis import chart_data
+from deepband.core.state import State
+from deepband.errors import DeepbandError
+from deepband.space.choices import position
+
+MOST = 1000
+"""How many evaluations are looked at: forests take their time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """The share of each parameter in the variance of the loss, on one rung."""
+
+    rung: int
+    evaluations: int
+    shares: dict[str, float]
+    """The largest first. Empty when there is no variance to be shared."""
+    left_out: tuple[str, ...]
+    """Parameters that not every config has, or that have one value only."""
+
+
+def importance(state: State, rung: int | None = None) -> Importance:
+    """On a rung, by default the highest well-filled one."""
+    chosen = chart_data.rung_to_judge(state, rung)
+    found = chart_data.on_rung(state, chosen)
+    found = found[:: math.ceil(len(found) / MOST) or 1]  # from the best to the worst, evenly
+    axes = [
+        axis
+        for axis in chart_data.axes(state)
+        if all(axis.name in config for _, config in found)
+        if len({repr(config[axis.name]) for _, config in found}) > 1
+    ]
+    left_out = {axis.name for axis in chart_data.axes(state)}.difference(axis.name for axis in axes)
+    shares = _shares(found, axes) if len({told.loss for told, _ in found}) > 1 and axes else {}
+    return Importance(chosen, len(found), shares, tuple(sorted(left_out)))
+
+
+def _shares(found: list[Any], axes: list[chart_data.Axis]) -> dict[str, float]:
+    try:
+        import optuna
+        from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+    except ImportError as error:
+        raise DeepbandError("importance needs Optuna: pip install 'deepband[plots]'") from error
+    scale = max(abs(told.loss) for told, _ in found) or 1.0  # shares do not depend on it
+    distributions = {str(number): _distribution(axis) for number, axis in enumerate(axes)}
+    with _quiet():
+        study = optuna.create_study()
+        for told, config in found:
+            params = {str(n): _value(axis, config[axis.name]) for n, axis in enumerate(axes)}
+            trial = optuna.create_trial(
+                params=params, distributions=distributions, value=told.loss / scale
+            )
+            study.add_trial(trial)
+        try:
+            shares = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
+        except RuntimeError:  # no variance in any tree
+            return {}
+    return {axes[int(number)].name: share for number, share in shares.items()}
+
+
+def _distribution(axis: chart_data.Axis) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    if axis.choices is not None:
+        return CategoricalDistribution(range(len(axis.choices)))
+    return FloatDistribution(axis.low, axis.high, log=axis.log)
+
+
+def _value(axis: chart_data.Axis, value: Any) -> float | int:
+    return float(value) if axis.choices is None else position(axis.choices, value)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Optuna's reports of a study that is nobody's."""
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)

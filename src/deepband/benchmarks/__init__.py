@@ -1,1 +1,0 @@
-"""Problems to measure on, and the paper's study."""

@@ -1,0 +1,64 @@
+"""The evaluations of a state as the records that users see: all of them, and the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deepband.core.facts import JobFinished, own_copy
+from deepband.core.records import Evaluation
+from deepband.core.state import State
+from deepband.errors import read_index
+
+
+def all_evaluations(state: State) -> Iterator[Evaluation]:
+    """Every evaluation, sorted by bracket, index and rung."""
+    keys = sorted(
+        (bracket, index, rung)
+        for (bracket, rung), results in state.results.items()
+        for index in results
+    )
+    return (
+        evaluation_of(state, state.results[bracket, rung][index]) for bracket, index, rung in keys
+    )
+
+
+def count_evaluations(state: State, rung: int | None = None) -> int:
+    """How many evaluations there are, on one rung or on all."""
+    return sum(len(cell) for (_, of), cell in state.results.items() if rung in (None, of))
+
+
+def evaluation_of(state: State, told: JobFinished) -> Evaluation:
+    """The record of one result, as users see it."""
+    return Evaluation(
+        bracket=told.bracket,
+        index=told.index,
+        rung=told.rung,
+        budget=state.run.budgets[told.rung],
+        config=own_copy(state.configs[told.bracket][told.index]),
+        loss=told.loss,
+        value=None if told.loss is None else state.value(told.loss),
+        run=told.run,
+        error=told.error,
+        metrics=dict(told.metrics or {}),
+        seconds=told.seconds,
+        resumed_from=told.resumed_from,
+        curve=told.curve or (),
+        origin=told.origin,
+    )
+
+
+def best_evaluation(state: State) -> Evaluation | None:
+    """The smallest loss on any rung; of equal ones the larger budget, the smaller bracket and
+    the smaller index."""
+    leaders = state.leaders.values()
+    if not leaders:
+        return None
+    return evaluation_of(state, min(leaders, key=lambda told: (told.loss, -told.rung)))
+
+
+def best_evaluation_at(state: State, rung: int | None = None) -> Evaluation | None:
+    """The smallest loss on a rung, by default the highest one that has a finite loss."""
+    if rung is None:
+        rung = max(state.leaders, default=0)
+    leader = state.leaders.get(read_index("rung", rung, state.schedule.top + 1))
+    return evaluation_of(state, leader) if leader else None

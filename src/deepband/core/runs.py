@@ -1,0 +1,113 @@
+"""What a state is made of: runs, the front of each bracket, and what is ahead of the next run."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import neg
+
+from deepband.core.facts import JobFinished, JobKey
+from deepband.core.schedule import Cell, Schedule
+from deepband.core.strategies import FRUGAL
+from deepband.errors import FactError
+
+
+@dataclass(slots=True)
+class Run:
+    """One pass at one max_budget, and who arrived on which rung in it so far."""
+
+    number: int
+    strategy: str | None
+    schedule: Schedule
+    budgets: tuple[int | float, ...]
+    """By rung, as jobs carry them."""
+    before: dict[Cell, frozenset[int]]
+    """Who had been evaluated on which rung of which bracket when it began."""
+    arrived: dict[Cell, frozenset[int]] = field(default_factory=dict)
+
+    @property
+    def frugal(self) -> bool:
+        """Whether it only sends the best of the rung below to its top rung."""
+        return self.strategy == FRUGAL
+
+    def counts(self) -> Mapping[Cell, int]:
+        """How many configs it puts in each cell; of a frugal run, where there are any."""
+        if not self.frugal:
+            return self.schedule.counts()
+        return {cell: len(indices) for cell, indices in self.arrived.items() if indices}
+
+    def places(self, bracket: int, rung: int) -> int:
+        """How many configs of a bracket it puts on a rung."""
+        if not self.frugal:
+            return self.schedule.places(bracket, rung)
+        return len(self.arrived.get((bracket, rung), ()))
+
+
+@dataclass(slots=True)
+class Front:
+    """The rung that a bracket has reached in the current run, and who is not yet evaluated."""
+
+    rung: int
+    waiting: list[int] = field(default_factory=list)
+    """Not handed out; descending, so that the next one is cheap to take."""
+    running: set[int] = field(default_factory=set)
+    """Handed out and not told."""
+
+    @property
+    def open(self) -> int:
+        return len(self.waiting) + len(self.running)
+
+    @property
+    def first_open(self) -> float:
+        """The smallest index that is not told; infinite when all are."""
+        waiting = self.waiting[-1] if self.waiting else math.inf
+        return min(waiting, min(self.running, default=math.inf))
+
+    def is_open(self, index: int) -> bool:
+        return index in self.running or self._position(index) is not None
+
+    def start(self, indices: list[int]) -> None:
+        if indices == self.waiting[::-1]:  # all of them, as is usual when many are handed out
+            self.waiting.clear()
+        else:
+            for index in indices:
+                self._withdraw(index)
+        self.running.update(indices)
+
+    def release(self, index: int) -> None:
+        self.running.remove(index)
+        self.reopen(index)
+
+    def reopen(self, index: int) -> None:
+        insort(self.waiting, index, key=neg)
+
+    def finish(self, index: int) -> None:
+        if index in self.running:
+            self.running.remove(index)
+        else:
+            self._withdraw(index)
+
+    def _withdraw(self, index: int) -> None:
+        if self.waiting and self.waiting[-1] == index:
+            self.waiting.pop()
+        else:
+            position = self._position(index)
+            if position is None:
+                raise FactError(f"index {index} does not wait on rung {self.rung}")
+            del self.waiting[position]
+
+    def _position(self, index: int) -> int | None:
+        position = bisect_left(self.waiting, -index, key=neg)
+        found = position < len(self.waiting) and self.waiting[position] == index
+        return position if found else None
+
+
+@dataclass(slots=True)
+class Ahead:
+    """New configs of the next full run on their starting rungs, before that run has started: it
+    needs them all, whatever its strategy and the losses are."""
+
+    running: set[JobKey] = field(default_factory=set)
+    results: dict[JobKey, JobFinished] = field(default_factory=dict)

@@ -1,0 +1,319 @@
+"""Where a study stands: the fold of its facts.
+
+`State.apply` is the only thing that changes a state, and what it leads to depends on the facts
+alone, not on the order in which the results of a run arrived. In each bracket of the current
+run a `Front` climbs: when the last config that arrived on its rung is evaluated, the run's
+strategy says who arrives on the next one. In a frugal run every front is on the top rung.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from deepband.core.facts import (
+    Config,
+    ConfigsDrawn,
+    Fact,
+    JobFinished,
+    JobReleased,
+    JobsReopened,
+    JobsStarted,
+    ObjectiveNamed,
+    RunStarted,
+    StudyCreated,
+)
+from deepband.core.runs import Ahead, Front, Run
+from deepband.core.schedule import Cell, Schedule
+from deepband.core.strategies import (
+    FRUGAL,
+    NOBODY,
+    Contest,
+    Place,
+    discarding,
+    frugal,
+    promoted,
+    strategy_named,
+)
+from deepband.errors import FactError
+
+
+class State:
+    """The fold of a study's facts: made empty, changed by `apply` alone."""
+
+    created: StudyCreated
+    full: Run
+    """The last run that is not frugal: it has every place of its schedule."""
+
+    def __init__(self, facts: Iterable[Fact] = ()) -> None:
+        self.objective: str | None = None
+        self.runs: list[Run] = []
+        self.fronts: list[Front] = []
+        """By bracket, of the current run."""
+        self.configs: list[list[Config]] = []
+        """By bracket, then index: as far as they are drawn."""
+        self.origins: dict[tuple[int, int], str] = {}
+        """By (bracket, index), of configs that the sampler did not draw."""
+        self.results: dict[Cell, dict[int, JobFinished]] = {}
+        """By cell, then index: every evaluation ever made."""
+        self.leaders: dict[int, JobFinished] = {}
+        """By rung: the evaluation with the smallest loss, if any is finite."""
+        self.ahead = Ahead()
+        self.apply(facts)
+
+    def copy(self) -> State:
+        """Another state, which goes its own way from here. What is handed out is offered there
+        again: nobody runs it for a copy."""
+        other = State()
+        other.created, other.objective = self.created, self.objective
+        other.runs = [replace(run, arrived=dict(run.arrived)) for run in self.runs]
+        other.full = other.runs[self.full.number]
+        other.fronts = [
+            Front(front.rung, sorted([*front.waiting, *front.running], reverse=True))
+            for front in self.fronts
+        ]
+        other.configs = [list(configs) for configs in self.configs]
+        other.origins = dict(self.origins)
+        other.results = {cell: dict(results) for cell, results in self.results.items()}
+        other.leaders = dict(self.leaders)
+        other.ahead = Ahead(results=dict(self.ahead.results))
+        return other
+
+    def apply(self, facts: Iterable[Fact]) -> None:
+        """Take in facts that are already recorded."""
+        for fact in facts:
+            _APPLY[type(fact)](self, fact)
+
+    @property
+    def run(self) -> Run:
+        """The current run."""
+        return self.runs[-1]
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule of the current run."""
+        return self.runs[-1].schedule
+
+    @property
+    def coming(self) -> Schedule:
+        """The smallest schedule that the next full run can have."""
+        return self.schedule if self.run.frugal else self.schedule.deepened()
+
+    def is_ahead(self, bracket: int, index: int) -> bool:
+        """Whether a config belongs to the next full run, not to any so far."""
+        schedule = self.full.schedule
+        return bracket > schedule.top or index >= schedule.start_size(bracket)
+
+    def is_decided(self, bracket: int, rung: int) -> bool:
+        """Whether the current run has decided who leaves a rung of a bracket."""
+        return bracket < len(self.fronts) and self.fronts[bracket].rung > rung
+
+    def contest(self, run: Run, bracket: int, rung: int) -> Contest:
+        """Who competes in the run to leave a rung on which all who arrived are evaluated."""
+        # The first run meets nobody from before: any strategy is plain Hyperband in it.
+        strategy = discarding if run.strategy is None else strategy_named(run.strategy)
+        return strategy(
+            run.arrived[bracket, rung],
+            run.before.get((bracket, rung), NOBODY),
+            run.before.get((bracket, rung + 1), NOBODY),
+        )
+
+    def frugal_contest(self, run: Run | None = None) -> tuple[list[Place], int]:
+        """Who competes over all brackets, best first, and for how many places of the new top rung:
+        in a frugal run, or should the current one, which is done, be deepened so."""
+        known: Mapping[Cell, Collection[int]] = run.before if run else self.results
+        top = run.schedule.top - 1 if run else self.schedule.top
+        losses = {
+            (bracket, index): self.results[bracket, top][index].loss
+            for bracket in range(top + 1)
+            for index in known[bracket, top]
+        }
+        return frugal(losses, self.schedule.eta)
+
+    def result(self, bracket: int, index: int, rung: int) -> JobFinished | None:
+        """An evaluation, of any run or ahead of the next one; None when it is not made."""
+        found = self.results.get((bracket, rung), {}).get(index)
+        return found or self.ahead.results.get((bracket, index, rung))
+
+    def value(self, loss: float) -> float:
+        """A loss in the user's sign."""
+        return -loss if self.created.maximize else loss
+
+    def losses(self, bracket: int, rung: int) -> dict[int, float | None]:
+        """The losses on a rung of a bracket, by index; None is a failure."""
+        return {index: told.loss for index, told in self.results[bracket, rung].items()}
+
+    def _study_created(self, fact: StudyCreated) -> None:
+        self.created = fact
+
+    def _objective_named(self, fact: ObjectiveNamed) -> None:
+        self.objective = fact.objective
+
+    def _run_started(self, fact: RunStarted) -> None:
+        schedule = self._schedule_of(fact)
+        budgets = schedule.job_budgets(self.created.integer_budgets)
+        before = {cell: frozenset(results) for cell, results in self.results.items()}
+        run = Run(fact.run, fact.strategy, schedule, budgets, before)
+        self.runs.append(run)
+        for cell in schedule.cells():
+            self.results.setdefault(cell, {})
+        self.configs.extend([] for _ in range(len(self.configs), schedule.top + 1))
+        self.fronts = [Front(bracket) for bracket in schedule.brackets]
+        if run.frugal:
+            self._send_up_the_best(run)
+        else:
+            self.full = run
+            self._take_in_what_is_ahead()
+            for bracket in schedule.brackets:
+                self._arrive(bracket, bracket, frozenset(range(schedule.start_size(bracket))))
+
+    def _schedule_of(self, fact: RunStarted) -> Schedule:
+        """That of a run which starts: a larger one, or the current one which it fills."""
+        created, frugally = self.created, fact.strategy == FRUGAL
+        if not self.runs:
+            if frugally:
+                raise FactError(f"{fact} has nothing to go on from")
+            return Schedule.of(created.eta, created.min_budget, created.max_budget)
+        schedule = self.schedule if self.run.frugal and not frugally else self.schedule.deepened()
+        while schedule.max_budget < fact.max_budget and not frugally:
+            schedule = schedule.deepened()
+        if schedule.max_budget != fact.max_budget:
+            raise FactError(f"{fact} does not deepen {self.run}")
+        return schedule
+
+    def _send_up_the_best(self, run: Run) -> None:
+        """Let those arrive on the new top rung whom frugal deepening sends there."""
+        order, places = self.frugal_contest(run)
+        for bracket in run.schedule.brackets:
+            chosen = frozenset(index for of, index in order[:places] if of == bracket)
+            self._arrive(bracket, run.schedule.top, chosen)
+
+    def _take_in_what_is_ahead(self) -> None:
+        """Let results ahead be those of the run that starts."""
+        ahead, self.ahead = self.ahead.results, Ahead()
+        for (bracket, index, rung), told in ahead.items():
+            # After a frugal run, it is not the one that was the next.
+            fact = told._replace(run=self.run.number)
+            self.results[bracket, rung][index] = fact
+            self._follow_leader(fact)
+
+    def _configs_drawn(self, fact: ConfigsDrawn) -> None:
+        self.configs.extend([] for _ in range(len(self.configs), fact.bracket + 1))
+        configs = self.configs[fact.bracket]
+        if fact.first != len(configs):
+            raise FactError(f"index {fact.first} drawn after {len(configs)}")
+        if fact.origin is not None:
+            indices = range(fact.first, fact.first + len(fact.configs))
+            self.origins |= {(fact.bracket, index): fact.origin for index in indices}
+        configs.extend(fact.configs)
+
+    def _jobs_started(self, fact: JobsStarted) -> None:
+        for bracket, same in groupby(fact.jobs, key=itemgetter(0)):
+            jobs = list(same)
+            if self.is_ahead(bracket, max(index for _, index, _ in jobs)):
+                ahead = {job for job in jobs if self.is_ahead(bracket, job[1])}
+                self.ahead.running |= ahead
+                jobs = [job for job in jobs if job not in ahead]
+            if jobs:
+                self.fronts[bracket].start([index for _, index, _ in jobs])
+
+    def _job_released(self, fact: JobReleased) -> None:
+        bracket, index, _ = fact.job
+        if fact.job in self.ahead.running:
+            self.ahead.running.remove(fact.job)
+        else:
+            self.fronts[bracket].release(index)
+
+    def _job_finished(self, fact: JobFinished) -> None:
+        bracket, index, rung, run = fact[:4]
+        current = self.runs[-1]
+        if run != current.number or (current.frugal and self.is_ahead(bracket, index)):
+            self._finished_ahead(fact)
+            return
+        front = self.fronts[bracket]
+        if fact.origin is not None and not (rung == front.rung and front.is_open(index)):
+            self._known_early(fact)
+            return
+        if rung != front.rung:
+            raise FactError(f"{fact} does not fit {front}")
+        front.finish(index)
+        self.results[bracket, rung][index] = fact
+        self._follow_leader(fact)
+        if not front.waiting and not front.running:
+            self._climb(bracket)
+
+    def _known_early(self, fact: JobFinished) -> None:
+        """Note a result from elsewhere that the run does not wait for now: should its config
+        arrive on that rung, it need not be evaluated."""
+        bracket, index, rung = fact[:3]
+        if index in self.results[bracket, rung]:
+            raise FactError(f"{fact} is known already")
+        self.results[bracket, rung][index] = fact
+        self._follow_leader(fact)
+
+    def _finished_ahead(self, fact: JobFinished) -> None:
+        bracket, index, rung, run = fact[:4]
+        key = bracket, index, rung
+        next_ones = range(self.full.number + 1, self.run.number + 2)
+        fits = run in next_ones and rung == bracket and self.is_ahead(bracket, index)
+        if not fits or key in self.ahead.results:
+            raise FactError(f"{fact} fits neither run {self.run.number} nor the next one")
+        self.ahead.running.discard(key)
+        self.ahead.results[key] = fact
+
+    def _follow_leader(self, fact: JobFinished) -> None:
+        """Let an evaluation be its rung's best, if it is."""
+        bracket, index, rung, _, loss = fact[:5]
+        if loss is not None and loss != math.inf:
+            leader = self.leaders.get(rung)
+            if leader is None or (loss, bracket, index) < _precedence(leader):
+                self.leaders[rung] = fact
+
+    def _jobs_reopened(self, fact: JobsReopened) -> None:
+        for key in fact.jobs:
+            bracket, index, rung = key
+            if key in self.ahead.results:
+                del self.ahead.results[key]
+                continue
+            front = self.fronts[bracket]
+            told = self.results[bracket, rung].pop(index)
+            if (front.rung, told.loss, told.origin) != (rung, None, None):
+                raise FactError(f"{told} cannot be taken back")
+            front.reopen(index)
+
+    def _arrive(self, bracket: int, rung: int, indices: frozenset[int]) -> None:
+        """Put a front on a rung, and on the next ones while nothing is left to evaluate."""
+        self.run.arrived[bracket, rung] = indices
+        front = self.fronts[bracket]
+        front.rung = rung
+        front.waiting = sorted(indices.difference(self.results[bracket, rung]), reverse=True)
+        if not front.waiting:
+            self._climb(bracket)
+
+    def _climb(self, bracket: int) -> None:
+        """Send up whom the strategy chooses, now that the front's rung is evaluated."""
+        run, rung = self.run, self.fronts[bracket].rung
+        if rung == run.schedule.top:
+            return
+        contest = self.contest(run, bracket, rung)
+        places = run.schedule.places(bracket, rung + 1)
+        self._arrive(bracket, rung + 1, promoted(contest, self.losses(bracket, rung), places))
+
+
+_precedence = attrgetter("loss", "bracket", "index")
+
+
+_APPLY: dict[type, Callable[[State, Any], None]] = {
+    StudyCreated: State._study_created,
+    RunStarted: State._run_started,
+    ConfigsDrawn: State._configs_drawn,
+    JobsStarted: State._jobs_started,
+    JobFinished: State._job_finished,
+    JobReleased: State._job_released,
+    JobsReopened: State._jobs_reopened,
+    ObjectiveNamed: State._objective_named,
+}

@@ -1,0 +1,118 @@
+"""The result of an attempt as the content of a file, and back.
+
+What is read may have been written by anybody, so every field is checked before a study records it:
+a value of a wrong type would otherwise fail later, in the middle of a commit or on a page.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from deepband.core.records import Attempt, Job
+from deepband.storage.tagged_json import from_text, to_text
+
+MOST_BYTES = 32 * 2**20
+"""The size of the largest result that is read."""
+DEEPEST = 50
+"""How deep the metrics of a result may be nested."""
+
+
+def encode(attempt: Attempt) -> bytes:
+    """A result as JSON, which has no infinity: losses and steps are written as texts."""
+    row: dict[str, Any] = attempt._asdict()
+    row["job"] = list(attempt.job)
+    row["loss"] = None if attempt.loss is None else repr(attempt.loss)
+    row["curve"] = [[repr(step), repr(loss)] for step, loss in attempt.curve or ()]
+    try:
+        return to_text(row).encode()
+    except (TypeError, ValueError):
+        # Objects in the config: only a study in memory has them, whose driver knows the config.
+        return to_text({**row, "job": [*row["job"][:4], {}, *row["job"][5:]]}).encode()
+
+
+def decode(content: bytes) -> Attempt | None:
+    """A result from what `encode` wrote; None when any of it is not as it should be."""
+    try:
+        return _attempt(**from_text(content.decode()))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def _attempt(
+    job: Any,
+    loss: Any,
+    error: Any,
+    metrics: Any,
+    seconds: Any,
+    resumed_from: Any,
+    curve: Any,
+    saved: Any = None,
+    environment: Any = False,
+) -> Attempt:
+    read = _job(*job)
+    _check((loss is None) != (error is None))
+    if resumed_from is not None:
+        _check(_is_index(resumed_from) and resumed_from < read.rung)
+    if seconds is not None:
+        _check(_is_number(seconds) and seconds >= 0)
+    if metrics is not None:
+        _check(isinstance(metrics, dict) and _is_plain(metrics))
+    _check(isinstance(curve, list) and isinstance(environment, bool))
+    return Attempt(
+        read,
+        None if loss is None else _loss(loss),
+        None if error is None else _text(error),
+        metrics,
+        None if seconds is None else float(seconds),
+        resumed_from,
+        tuple((float(step), float(value)) for step, value in curve) or None,
+        None if saved is None else _text(saved),
+        environment,
+    )
+
+
+def _job(bracket: Any, index: Any, rung: Any, budget: Any, config: Any, study: Any) -> Job:
+    _check(all(map(_is_index, (bracket, index, rung))))
+    _check(_is_number(budget) and isinstance(config, dict))
+    return Job(bracket, index, rung, budget, config, _text(study))
+
+
+def _loss(given: Any) -> float:
+    """A failure has no loss, so it is a number, and nothing is better than any number."""
+    loss = float(_text(given))
+    _check(loss > -math.inf)  # which NaN is not, either
+    return loss
+
+
+def _text(given: Any) -> str:
+    _check(isinstance(given, str))
+    given.encode()  # a lone surrogate is an UnicodeEncodeError here, not in the database
+    return str(given)
+
+
+def _is_index(given: Any) -> bool:
+    return type(given) is int and 0 <= given < 2**63
+
+
+def _is_number(given: Any) -> bool:
+    return type(given) in (int, float) and math.isfinite(given)
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Whether a value is as metrics are when they are read: texts, bools, None, finite numbers, and
+    lists and dicts of them that are not too deep."""
+    if depth > DEEPEST:
+        return False
+    if type(value) is dict:
+        return all(type(key) is str and _is_plain(held, depth + 1) for key, held in value.items())
+    if type(value) is list:
+        return all(_is_plain(held, depth + 1) for held in value)
+    if type(value) is int:
+        return value.bit_length() < 1024
+    return value is None or type(value) in (str, bool) or _is_number(value)
+
+
+def _check(holds: bool) -> None:
+    if not holds:
+        raise ValueError("it is not a result that a worker wrote")

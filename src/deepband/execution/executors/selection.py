@@ -1,0 +1,97 @@
+"""Where jobs run: what a user gives as `executor` and `workers`, made an executor."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from deepband.errors import InputError, shown
+from deepband.execution.executors.base import Executor, Timeout
+from deepband.execution.executors.inline import InlineExecutor
+from deepband.execution.executors.simulated import SimulatedExecutor
+from deepband.execution.objective import Objective
+from deepband.execution.outbox import Outbox
+from deepband.system.interrupts import Interrupts
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from deepband.execution.executors.futures import Pool
+
+    Given: TypeAlias = str | concurrent.futures.Executor | Client | SimulatedExecutor | None
+    """As a user gives it."""
+
+WANTED = (
+    "give 'dask://host:port', a dask.distributed.Client, 'ray', 'ray://host:port', or any "
+    "concurrent.futures.Executor."
+)
+
+
+def choose(
+    given: Given,
+    objective: Objective,
+    interrupts: Interrupts,
+    outbox: Outbox | None,
+    *,
+    workers: int,
+    timeout: Timeout,
+    resources: Mapping[str, float] | None,
+) -> Executor:
+    """The executor for what is given; `workers` is 0 when nothing is."""
+    if resources and not _is_cluster(given):
+        raise InputError("resources are for executor='ray' or Dask: leave them out.")
+    if isinstance(given, SimulatedExecutor):
+        given.objective = objective
+        return given
+    if is_inline(given, workers, timeout):
+        return InlineExecutor(objective, interrupts, outbox)
+    assert outbox is not None
+    if given is None:
+        from deepband.execution.executors.processes import ProcessExecutor  # loads cloudpickle
+
+        return ProcessExecutor(objective, workers or 1, outbox, timeout)
+    from deepband.execution.executors.futures import FuturesExecutor
+    from deepband.execution.executors.transport import ship
+
+    threads = isinstance(given, concurrent.futures.ThreadPoolExecutor)  # nothing travels
+    shipped = objective if threads else ship(objective)
+    return FuturesExecutor(shipped, _pool(given, workers or None, resources), outbox, timeout)
+
+
+def is_inline(given: Given, workers: int, timeout: Timeout) -> bool:
+    """Whether jobs run in this process, one after the other."""
+    return given is None and workers <= 1 and timeout is None
+
+
+def needs_outbox(given: Given, workers: int, timeout: Timeout) -> bool:
+    """Whether results travel, and may be lost on the way."""
+    return not isinstance(given, SimulatedExecutor) and not is_inline(given, workers, timeout)
+
+
+def _is_cluster(given: object) -> bool:
+    return isinstance(given, str) or _is_dask(given)
+
+
+def _is_dask(given: object) -> bool:
+    return type(given).__module__.startswith("distributed.") and hasattr(given, "get_executor")
+
+
+def _pool(given: Any, workers: int | None, resources: Mapping[str, float] | None) -> Pool:
+    if isinstance(given, concurrent.futures.Executor):
+        from deepband.execution.executors.futures import Pool
+
+        return Pool(given, workers)
+    if _is_dask(given):
+        from deepband.execution.executors.dask_pool import DaskPool
+
+        return DaskPool(given, workers, resources, owned=False)
+    if isinstance(given, str) and given.startswith("dask://"):
+        from deepband.execution.executors.dask_pool import DaskPool, connect_dask
+
+        return DaskPool(connect_dask(given), workers, resources, owned=True)
+    if given == "ray" or (isinstance(given, str) and given.startswith("ray://")):
+        from deepband.execution.executors.ray_pool import RayPool
+
+        return RayPool(None if given == "ray" else given, workers, resources)
+    raise InputError(f"executor is {shown(given)}: {WANTED}")

@@ -1,0 +1,75 @@
+"""Objectives and configs as bytes that a worker elsewhere can load."""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cloudpickle
+
+from deepband.errors import InputError, shown
+from deepband.execution.objective import Objective
+
+
+def ship(objective: Objective) -> bytes:
+    """An objective as bytes that a worker can load; told here if it cannot travel."""
+    try:
+        shipped = _packed(objective)
+        pickle.loads(shipped)
+    except Exception as error:
+        raise InputError(
+            f"the objective cannot travel to worker processes: {type(error).__name__}: {error}. "
+            "Let it hold no open files, locks or connections; open them inside."
+        ) from error
+    return shipped
+
+
+def check_choices(space: Mapping[str, Any]) -> None:
+    """Raise an InputError for a described space with a choice that cannot travel."""
+    for parameter in space["hyperparameters"]:
+        values = parameter.get("choices", parameter.get("sequence", [parameter.get("value")]))
+        for value in values:
+            try:
+                pickle.loads(_packed(value))
+            except Exception as error:
+                raise InputError(
+                    f"parameter {parameter['name']!r} has the choice {shown(value)}, which cannot "
+                    f"travel to worker processes: {type(error).__name__}: {error}. Use a name as "
+                    "the choice and make the object inside the objective, or run without workers."
+                ) from error
+
+
+class CarriedConfig(dict[str, Any]):
+    """A config with objects among its values. Functions and classes of the user's script travel
+    by value, because workers do not load that script."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpacked, (_packed(dict(self)),)
+
+
+def _unpacked(packed: bytes) -> CarriedConfig:
+    return CarriedConfig(pickle.loads(packed))
+
+
+def _packed(thing: object) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream).dump(thing)
+    return stream.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships no types
+    """Takes along functions of the user's script that `functools.cache` wraps, which cloudpickle
+    would look for in the script: workers do not load that."""
+
+    def reducer_override(self, given: Any) -> Any:
+        if isinstance(given, functools._lru_cache_wrapper) and given.__module__ == "__main__":
+            return _cached, (given.__wrapped__, given.cache_parameters())
+        return super().reducer_override(given)
+
+
+def _cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    """Cached anew, and empty."""
+    return functools.lru_cache(**parameters)(function)

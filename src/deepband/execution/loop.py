@@ -1,0 +1,388 @@
+"""Keeps workers busy until the run is done, a limit is reached or something fails.
+
+A raised exception or NaN is a verdict about a config and is recorded at once. But if the very
+first evaluations of a call all fail, the objective is at fault: nothing is recorded then, so that
+a typo does not poison the study. A job whose worker died is no verdict: it is tried again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Real
+from typing import TYPE_CHECKING
+
+from deepband.analysis.summary import cost_left
+from deepband.core import hyperband
+from deepband.core.facts import JobKey
+from deepband.core.records import Attempt, Job
+from deepband.core.schedule import Budget, exceeds, is_finite, read_exactly
+from deepband.errors import DeepbandError, InputError, ObjectiveError, StorageError, shown
+from deepband.execution.executors.base import Ended, Executor
+from deepband.execution.objective import Context, Task, training_seed
+from deepband.execution.orphans import Orphans
+from deepband.execution.outbox import Outbox
+from deepband.storage.checkpoints import Checkpoints, Keep, superfluous
+from deepband.system.interrupts import Interrupts
+
+if TYPE_CHECKING:
+    from deepband.study.study import Study
+
+FIRST_FAILURES = 3
+SECONDS_A_LOOK = 0.1
+PLAIN = {str, int, float, bool, type(None)}
+"""Types of values that any pickle carries as they are."""
+
+
+class Limits:
+    """When to stop before the run is done. Costs are exact, and count what is really trained."""
+
+    def __init__(
+        self,
+        max_seconds: Budget | None = None,
+        max_cost: Budget | None = None,
+        ahead_limit: Budget | None = 0,
+    ) -> None:
+        self.max_seconds = _read_limit("max_seconds", max_seconds)
+        self.max_cost = _read_limit("max_cost", max_cost)
+        self.ahead_limit = _read_limit("ahead_limit", ahead_limit)
+        """How much of `cost` may be spent ahead of the next run."""
+        self.start = time.monotonic()
+        self.cost = Fraction(0)
+        self.ahead = Fraction(0)
+
+    def out_of_time(self) -> bool:
+        return self.max_seconds is not None and time.monotonic() - self.start >= self.max_seconds
+
+    def spend(self, budget: Fraction) -> bool:
+        """Count a budget, unless it would go beyond the limit."""
+        if self.max_cost is not None and exceeds(self.cost + budget, self.max_cost):
+            return False
+        self.cost += budget
+        return True
+
+    def spend_ahead(self, budget: Fraction, needed: Fraction) -> bool:
+        """The same for a job ahead, which has a limit of its own and leaves the current run what
+        that still needs."""
+        if self.ahead_limit is not None and exceeds(self.ahead + budget, self.ahead_limit):
+            return False
+        if self.max_cost is not None and exceeds(self.cost + budget + needed, self.max_cost):
+            return False
+        self.ahead += budget
+        self.cost += budget
+        return True
+
+
+def _read_limit(name: str, given: Budget | None) -> Fraction | None:
+    """A limit as a user gives it; None is none, and so is infinity."""
+    if given is None or (isinstance(given, Real | Decimal) and given == math.inf):
+        return None
+    if not is_finite(given) or given < 0:
+        raise InputError(f"{name} is {shown(given)}: give a number of 0 or more.")
+    return read_exactly(given)
+
+
+class Loop:
+    """Carries jobs from a study to an executor, and results back."""
+
+    def __init__(
+        self,
+        study: Study,
+        executor: Executor,
+        checkpoints: Checkpoints | None,
+        keep: Keep,
+        *,
+        limits: Limits,
+        retries: int = 0,
+        first_failures: int = FIRST_FAILURES,
+        outbox: Outbox | None = None,
+        wait: bool = True,
+        on_record: Callable[[], None] | None = None,
+    ) -> None:
+        self.study = study
+        self.executor = executor
+        self.checkpoints = checkpoints
+        self.keep = keep
+        self.limits = limits
+        self.retries = retries
+        self.first_failures = first_failures
+        self.on_record = on_record
+        self.outbox = outbox
+        self._wait = wait
+        self._orphans: Orphans | None = None
+        self._running: dict[JobKey, Job] = {}
+        self._losses: Counter[JobKey] = Counter()
+        """How often a job's worker was lost."""
+        self._faults: Counter[JobKey] = Counter()
+        """How often a job failed because of the machine."""
+        self._held: list[Attempt] = []
+        """What has come and is not recorded yet: for a moment, or while it is nothing but first
+        failures."""
+        self._trusted = not first_failures
+        self._stopping = False
+        self._ahead: Iterator[JobKey] = iter(())
+        if limits.ahead_limit != 0:
+            self._ahead = hyperband.jobs_ahead(study.state)
+
+    def run(self, interrupts: Interrupts) -> None:
+        """Run to the end. An interrupt lets running jobs end; a second one does not."""
+        try:
+            if self.outbox:
+                self._orphans = self._take_in(self.outbox)
+            self._sweep()
+            while not interrupts.at_once:
+                self._stopping = self._stopping or interrupts.asked or self.limits.out_of_time()
+                self._fill()  # first, so that workers are busy while results are recorded
+                self._record_trusted()
+                self._fill()
+                self._fill_ahead()
+                if self._is_idle():
+                    if not self._settle():
+                        break
+                    continue
+                self._collect(self.executor.wait(SECONDS_A_LOOK))
+                self._adopt()
+            self._record()
+        except (DeepbandError, KeyboardInterrupt):
+            with suppress(DeepbandError):  # what came before it
+                self._record_trusted()
+            raise
+        finally:
+            self.executor.close()
+            self._give_back()
+            self._sweep()
+
+    def _is_idle(self) -> bool:
+        """Whether there is nothing to wait for: not even a place for a job that is ready."""
+        if self.study.done:
+            return True
+        study, crowded = self.study, not self._stopping and not self.executor.free
+        return not self._running and not (crowded and hyperband.next_job(study.state, study.group))
+
+    def _take_in(self, outbox: Outbox) -> Orphans:
+        """Take what workers left while no driver was there, and see who still runs."""
+        outbox.sweep()
+        orphans = Orphans(outbox)
+        if not self._wait:
+            orphans.give_up()
+        for job in self.study.reserve(orphans.keys):  # not to be offered
+            self._running[job.key] = job
+        for attempt in outbox.waiting():
+            if attempt.job.key in orphans.keys:
+                continue  # it is about to end, and then taken
+            reserved = self.study.reserve([attempt.job.key])
+            if reserved and self.study.expects(attempt.job):
+                self._judge(attempt)
+                continue
+            for job in reserved:
+                self.study.release(job)
+            self._prune_recorded(attempt.job)
+            outbox.clear(attempt.job.key)
+        return orphans
+
+    def _prune_recorded(self, job: Job) -> None:
+        """Remove what the checkpoint of a job made superfluous whose result was recorded by a
+        driver that was killed before it could do so."""
+        if job.index in self.study.state.results.get((job.bracket, job.rung), {}):
+            self._prune(job)
+
+    def _adopt(self) -> None:
+        """Take in the results of orphans that have ended; what they left undone is offered."""
+        for key, attempt in self._orphans.ended() if self._orphans else ():
+            job = self._running.pop(key, None)
+            if job is not None and attempt is not None and self.study.expects(attempt.job):
+                self._judge(attempt)
+                continue
+            if self.outbox:
+                self.outbox.clear(key)
+            if job is not None:
+                self.study.release(job)
+
+    def _fill(self) -> None:
+        """Start as many jobs as there is room for."""
+        while not self._stopping and self.executor.free and (job := self.study.ask()):
+            self._running[job.key] = job
+            task = self._task(job)
+            again = self._losses[job.key] or self._faults[job.key]
+            if again or self.limits.spend(self._cost(task)):
+                self.executor.submit(task)
+            else:
+                self._stopping = True
+                self._hand_back(job)
+
+    def _fill_ahead(self) -> None:
+        """Start jobs of the next run for which the current one, not done yet, has no use."""
+        while not self._stopping and self.executor.free and not self.study.done:
+            key = next(self._ahead, None)
+            if key is None:
+                return
+            for job in self.study.reserve([key]):
+                self._running[job.key] = job
+                budget = self.study.state.schedule.budget(job.rung)
+                if self.limits.spend_ahead(budget, cost_left(self.study.state)):
+                    self.executor.submit(self._task(job))
+                else:
+                    self._ahead = iter(())
+                    self._hand_back(job)
+
+    def _cost(self, task: Task) -> Fraction:
+        """What a task trains: the exact budget of its rung, which the job carries rounded, less
+        that of the checkpoint it goes on from."""
+        schedule = self.study.state.schedule
+        begun = task.context.previous_rung if task.context else None
+        return schedule.budget(task.job.rung) - (0 if begun is None else schedule.budget(begun))
+
+    def _hand_back(self, job: Job) -> None:
+        """Offer a job again that was not started."""
+        del self._running[job.key]
+        self.study.release(job)
+
+    def _settle(self) -> bool:
+        """When nothing runs: tell what is in doubt, if more may then be done."""
+        if self._stopping or not self._held:
+            return False
+        self._record()
+        return True
+
+    def _collect(self, all_ended: Sequence[Ended]) -> None:
+        for ended in all_ended:
+            job = self._running.pop(ended.task.job.key)
+            attempt = ended.attempt or self._lose(job, ended.lost or "")
+            if attempt is not None and attempt.environment:
+                self._try_again(attempt)
+            elif attempt is not None:
+                self._judge(attempt)
+
+    def _try_again(self, attempt: Attempt) -> None:
+        """Offer a job again that failed because of the machine, once; then it is time to stop. The
+        second attempt has a fresh worker, since the first one may have leaked what is missing."""
+        self._faults[attempt.job.key] += 1
+        self.study.release(attempt.job)
+        if self._faults[attempt.job.key] > 1:
+            reason = (attempt.error or "").partition("\n")[0]
+            raise StorageError(
+                self.study.files,
+                f"the objective failed twice because of the machine, not of its config: {reason}. "
+                "Nothing was recorded for it. Free what is missing (disk space, quota, open files) "
+                "and run again to continue.",
+            )
+
+    def _lose(self, job: Job, lost: str) -> Attempt | None:
+        """Offer a lost job again, or after too many losses count it as failed."""
+        self._losses[job.key] += 1
+        if self._losses[job.key] > self.retries:
+            return Attempt(job, None, lost)
+        self.study.release(job)
+        return None
+
+    def _judge(self, attempt: Attempt) -> None:
+        self._held.append(attempt)
+        if attempt.loss is not None:
+            self._trusted = True
+        elif not self._trusted and len(self._held) >= self.first_failures:
+            self._disown()
+            raise ObjectiveError([each.error or "" for each in self._held])
+
+    def _disown(self) -> None:
+        """End all that runs and leave no result behind: the objective is at fault."""
+        self.executor.close()
+        if self.outbox:
+            for key in (*self._running, *(attempt.job.key for attempt in self._held)):
+                self.outbox.clear(key)
+
+    def _record_trusted(self) -> None:
+        """Record what has come, unless nothing but first failures came."""
+        if self._trusted:
+            self._record()
+
+    def _record(self) -> None:
+        """Record what is held; from now on failures are verdicts."""
+        attempts, self._trusted = list(self._held), True
+        if not attempts:
+            return
+        self._accept(attempts)
+        self.study.tell_attempts(attempts)
+        self._held.clear()
+        for attempt in attempts:
+            self._prune(attempt.job)
+            if self.outbox:
+                self.outbox.clear(attempt.job.key)
+        if self.on_record:
+            self.on_record()
+
+    def _accept(self, attempts: Sequence[Attempt]) -> None:
+        """Make what attempts saved the checkpoints of their jobs."""
+        for attempt in attempts:
+            if self.checkpoints and attempt.saved is not None:
+                with suppress(OSError):  # then it has a result without a checkpoint
+                    self.checkpoints.accept(attempt.job.key, attempt.saved)
+
+    def _sweep(self) -> None:
+        """Remove what attempts saved at jobs that nobody waits for any more. A job ahead may have
+        left its result while the run ended, or may still run on an executor that cannot end it: the
+        next call takes it in, with its checkpoint."""
+        if self.checkpoints:
+            state = self.study.state
+            with suppress(OSError, StorageError):
+                waiting = self.outbox.waiting() if self.outbox else []
+                running = self.outbox.running() if self.outbox else []
+                spared = {attempt.job.key for attempt in waiting} | {each.key for each in running}
+                self.checkpoints.sweep(lambda key: key in spared or hyperband.is_open(state, *key))
+
+    def _give_back(self) -> None:
+        """Offer again what was asked for and not told."""
+        for job in [*self._running.values(), *(each.job for each in self._held)]:
+            with suppress(DeepbandError):  # the file is gone: what ended the run says so
+                self.study.release(job)
+
+    def _task(self, job: Job) -> Task:
+        context = self._context(job) if self.checkpoints else None
+        if not PLAIN.issuperset(map(type, job.config.values())):
+            from deepband.execution.executors.transport import CarriedConfig  # loads cloudpickle
+
+            job = job._replace(config=CarriedConfig(job.config))
+        return Task(job, context, self.study.maximize, keeps=self.keep != Keep(False, 0))
+
+    def _context(self, job: Job) -> Context:
+        assert self.checkpoints is not None
+        state, key = self.study.state, job.key
+        results = {rung: state.results[job.bracket, rung] for rung in range(job.bracket, job.rung)}
+        told = {rung: cell[job.index] for rung, cell in results.items() if job.index in cell}
+        saved = [rung for rung, each in told.items() if each.loss is not None]
+        rung = self.checkpoints.nearest(key, saved)
+        try:
+            path, partial = self.checkpoints.begin(key)
+        except OSError as error:
+            raise StorageError(
+                self.checkpoints.folder, f"cannot hold checkpoints: {error}."
+            ) from error
+        return Context(
+            seed=training_seed(state.created.seed, *key),
+            path=path,
+            previous=None if rung is None else self.checkpoints.path((*key[:2], rung)),
+            previous_budget=0 if rung is None else state.run.budgets[rung],
+            previous_rung=rung,
+            partial=partial,
+        )
+
+    def _prune(self, job: Job) -> None:
+        """Remove what the new checkpoint of a config, or the end of a rung, makes superfluous."""
+        checkpoints = self.checkpoints
+        if checkpoints is None or self.keep.all or not checkpoints.path(job.key).exists():
+            return
+        with suppress(OSError):  # what cannot be removed now is superfluous next time, too
+            for key in self._superfluous(job, checkpoints):
+                checkpoints.discard(key)
+
+    def _superfluous(self, job: Job, checkpoints: Checkpoints) -> Sequence[JobKey]:
+        if self.keep.configs is None:
+            return [(job.bracket, job.index, rung) for rung in range(job.bracket, job.rung)]
+        state = self.study.state
+        if not (self.study.done or state.is_decided(job.bracket, job.rung)):
+            return []
+        return superfluous(state, self.keep, checkpoints.kept())

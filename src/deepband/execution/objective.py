@@ -1,0 +1,194 @@
+"""Calling an objective: how it is called, what it is given, and what came of it."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import Parameter
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from deepband.core.facts import own_copy
+from deepband.core.records import Attempt, Job
+from deepband.core.results import read_any_result
+from deepband.errors import InputError
+from deepband.storage.checkpoints import abandon, seal
+
+MOST_POINTS = 10_000
+"""Points of a learning curve that are kept of an evaluation."""
+
+Objective: TypeAlias = Callable[..., object]
+"""`objective(config, budget)` or `objective(config, budget, context)`; see `takes_context`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an objective may use beside its config and budget."""
+
+    seed: int
+    """A function of the study's seed, the bracket, the index and the rung: seed training with it
+    and it is repeatable."""
+    path: Path
+    """An empty folder to save into. It is kept when the result is recorded."""
+    previous: Path | None = None
+    """The folder that this config saved on the nearest lower rung, to be read only, or None."""
+    previous_budget: int | float = 0
+    """The budget of `previous`; 0 when there is none."""
+    previous_rung: int | None = None
+    partial: Path | None = None
+    """What an interrupted attempt at this very job had saved, or None."""
+    slot: int = 0
+    """The number of the worker, from 0: for CUDA_VISIBLE_DEVICES and the like."""
+    reported: list[tuple[float, float]] = field(default_factory=list)
+
+    def report(self, step: float, loss: float) -> None:
+        """Note a point of the learning curve; it is recorded with the result.
+
+        Of more than 10,000 points every second one is left out, as often as needed.
+        """
+        self.reported.append((float(step), float(loss)))
+        if len(self.reported) > MOST_POINTS:
+            del self.reported[1::2]  # the first point and the newest one stay
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A job with all that a worker needs to run it."""
+
+    job: Job
+    context: Context | None
+    """None when the objective takes none."""
+    maximize: bool
+    keeps: bool
+    """Whether what is saved is kept at all."""
+
+
+def takes_context(objective: Objective) -> bool:
+    """Whether an objective takes a context: as a parameter named `context`, wherever it stands and
+    whether or not it has a default, or as a required third positional parameter of any name. Other
+    parameters, `*args` and `**kwargs` are the user's own. What cannot be called so raises."""
+    if not callable(objective):
+        raise InputError(f"the objective is {objective!r}: give a function (config, budget).")
+    try:
+        signature = inspect.signature(objective)
+    except (TypeError, ValueError):  # some builtins have none
+        return False
+    more, named = _passed(objective, None)
+    try:
+        signature.bind({}, 1, *more, **named)
+    except TypeError:
+        raise InputError(
+            f"the objective takes {signature}: it must take (config, budget) or "
+            "(config, budget, context), and any other parameter needs a default."
+        ) from None
+    return bool(more or named)
+
+
+def _passed(objective: Objective, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
+    """The positional and keyword arguments by which an objective takes its context, if it does."""
+    parameters = inspect.signature(objective).parameters
+    positional = [each for each in parameters.values() if each.kind in _BY_PLACE]
+    named = parameters.get(_NAME)
+    if isinstance(objective, partial) and _NAME in objective.keywords:
+        return [], {}  # its user has decided what the context is
+    if named is not None and named.kind in _BY_NAME and named not in positional[:2]:
+        return [], {_NAME: context}
+    third = positional[2:3]
+    if third and (third[0].default is Parameter.empty or third[0] is named):
+        return [context], {}
+    return [], {}
+
+
+_NAME = "context"
+_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+
+
+ENVIRONMENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO})
+"""Errors of the operating system that say nothing about a config: a full disk and the like."""
+
+
+def perform(objective: Objective, task: Task, interruptible: bool = True) -> Attempt:
+    """Run a job once and seal what it saved. Whatever the objective raises is its result, but for
+    an interrupt where there can be one."""
+    more, named = _passed(objective, task.context) if task.context is not None else ([], {})
+    process, start = os.getpid(), time.perf_counter()
+    failure: BaseException | None = None
+    try:
+        result = objective(own_copy(task.job.config, _copied), task.job.budget, *more, **named)
+        outcome = read_any_result(result, task.maximize)
+    except BaseException as raised:
+        if isinstance(raised, KeyboardInterrupt) and interruptible:
+            raise
+        failure, outcome = raised, read_any_result(raised)
+    if os.getpid() != process:  # a forked child that came back: it is not the one who answers
+        os._exit(0)
+    attempt = Attempt(
+        task.job,
+        *outcome,
+        seconds=time.perf_counter() - start,
+        environment=failure is not None and _is_of_environment(failure),
+    )
+    return attempt if task.context is None else _with_context(attempt, task, task.context)
+
+
+def cannot_hold(task: Task, error: Exception) -> Attempt:
+    """A job that a worker could not even begin: a full disk or file table, say."""
+    return Attempt(task.job, None, f"{type(error).__name__}: {error}", environment=True)
+
+
+def _copied(value: object) -> object:
+    """A copy of an object among the choices, if it can be copied: an objective may change it."""
+    try:
+        return deepcopy(value)
+    except Exception:
+        return value
+
+
+def _with_context(attempt: Attempt, task: Task, context: Context) -> Attempt:
+    """An attempt with what its context tells of it."""
+    return attempt._replace(
+        resumed_from=context.previous_rung,
+        curve=tuple(context.reported) or None,
+        saved=context.path.name if _seal(context.path, task.keeps and not attempt.failed) else None,
+    )
+
+
+def _seal(path: Path, keeps: bool) -> bool:
+    """Make what was saved trustworthy, or remove it. The result does not depend on it: with a full
+    disk, better no checkpoint than half of one."""
+    try:
+        if keeps:
+            return seal(path)
+    except Exception:
+        pass
+    with suppress(Exception):
+        abandon(path)
+    return False
+
+
+def _is_of_environment(failure: BaseException) -> bool:
+    """Whether a failure is, or was raised because of, a fault of the machine."""
+    seen: set[int] = set()
+    cause: BaseException | None = failure
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if isinstance(cause, OSError) and cause.errno in ENVIRONMENT:
+            return True
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return False
+
+
+def training_seed(seed: int, bracket: int, index: int, rung: int) -> int:
+    """The seed of a job, below 2**32 as most libraries want it."""
+    import numpy as np
+
+    sequence = np.random.SeedSequence(seed, spawn_key=(bracket, index, rung))
+    return int(sequence.generate_state(1)[0])

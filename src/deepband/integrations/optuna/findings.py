@@ -1,0 +1,241 @@
+"""What the trials of an Optuna study tell: a space, and results on the rungs of a schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from deepband.core.schedule import Budget, Schedule, as_number, read_budget
+from deepband.core.strategies import StrategyName
+from deepband.errors import BudgetError, InputError, SpaceError, shown
+from deepband.space.search_space import Space
+from deepband.storage.tagged_json import from_text
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.study import Study as OptunaStudy
+    from optuna.trial import FrozenTrial
+
+BudgetOf: TypeAlias = Callable[[int], Budget]
+"""The budget that a step stands for."""
+
+TRIALS = {"complete and pruned": ("COMPLETE", "PRUNED"), "complete": ("COMPLETE",)}
+"""Which trials may be asked for, by the states of Optuna."""
+
+
+class LeftOut(NamedTuple):
+    """What was not taken over, and why."""
+
+    trial: int
+    step: int | None
+    """None for the whole trial, or for its value."""
+    reason: str
+
+
+class Known(NamedTuple):
+    """A result on a rung."""
+
+    rung: int
+    step: int | None
+    value: float
+    details: Mapping[str, Any]
+    """What deepband had noted beside the value, if it exported the trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One trial and its results on neighbouring rungs, the lowest first."""
+
+    trial: int
+    origin: str
+    params: Mapping[str, Any]
+    distributions: Mapping[str, BaseDistribution]
+    place: tuple[int, int] | None
+    """The (bracket, index) that it had in deepband, if it comes from there."""
+    known: tuple[Known, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What a study that deepband exported tells of itself."""
+
+    eta: int
+    min_budget: Fraction
+    max_budgets: tuple[Fraction, ...]
+    strategies: tuple[StrategyName | None, ...]
+    seed: int
+    integer_budgets: bool
+    space: Space | None
+    steps: Mapping[int, Fraction]
+    """The exact budget of each step."""
+
+    @classmethod
+    def of(cls, given: OptunaStudy) -> Exported | None:
+        """None for a study that is not from deepband."""
+        noted = given.user_attrs
+        if "deepband" not in noted or "max_budgets" not in noted:
+            return None
+        budgets = tuple(map(Fraction, noted["max_budgets"]))
+        whole, space = noted["integer_budgets"], noted["space"]
+        schedule = Schedule.of(noted["eta"], Fraction(noted["min_budget"]), budgets[0])
+        return cls(
+            eta=noted["eta"],
+            min_budget=Fraction(noted["min_budget"]),
+            max_budgets=budgets,
+            strategies=tuple(noted["strategies"]),
+            seed=noted["seed"],
+            integer_budgets=whole,
+            space=None if space is None else Space.described(from_text(space)),
+            steps={
+                int(budget) if noted["steps"] == "budget" else rung: schedule.budget(rung)
+                for rung, budget in enumerate(noted["budgets"])
+            },
+        )
+
+    @property
+    def schedule(self) -> Schedule:
+        """With every rung that anything was evaluated on."""
+        first = Schedule.of(self.eta, self.min_budget, self.max_budgets[0])
+        return first.deepened(len(self.steps) - 1 - first.top)
+
+    def budget_of(self, step: int) -> Budget:
+        return self.steps.get(step, step)
+
+
+def findings(
+    given: OptunaStudy, schedule: Schedule, budget_of: BudgetOf, trials: str, ours: bool
+) -> tuple[list[Finding], list[LeftOut]]:
+    """What can be taken over of each trial, and what cannot. A trial that failed tells on which
+    rung only if deepband exported it."""
+    wanted = (*TRIALS[trials], "FAIL") if ours else TRIALS[trials]
+    found, left_out = [], []
+    for trial in given.get_trials(deepcopy=False):
+        if trial.state.name not in wanted:
+            reason = f"its state is {trial.state.name.lower()}"
+            left_out.append(LeftOut(trial.number, None, reason))
+            continue
+        noted = trial.user_attrs if ours else {}
+        finding, rest = _finding(given, trial, schedule, budget_of, noted)
+        left_out += rest
+        if finding.known:
+            found.append(finding)
+    return found, left_out
+
+
+def _finding(
+    given: OptunaStudy,
+    trial: FrozenTrial,
+    schedule: Schedule,
+    budget_of: BudgetOf,
+    noted: Mapping[str, Any],
+) -> tuple[Finding, list[LeftOut]]:
+    details = {each["rung"]: each for each in noted.get("evaluations", [])}
+    unbeatable = math.inf if given.direction.name == "MAXIMIZE" else -math.inf
+    values = _values(trial)
+    known: list[Known] = []
+    left_out = [] if values else [LeftOut(trial.number, None, "it has no intermediate values")]
+    for step, value in values.items():
+        budget = schedule.max_budget if step is None else budget_of(step)
+        rung, reason = _rung(schedule, budget, known[-1].rung if known else None)
+        if value == unbeatable:
+            reason = f"{value} is better than anything can be"
+        if reason:
+            left_out.append(LeftOut(trial.number, step, reason))
+        else:
+            known.append(Known(rung, step, value, details.get(rung, {})))
+    finding = Finding(
+        trial.number,
+        f"Optuna study {given.study_name!r}, trial {trial.number}",
+        trial.params,
+        trial.distributions,
+        (noted["bracket"], noted["index"]) if "evaluations" in noted else None,
+        tuple(known),
+    )
+    return finding, left_out
+
+
+def _values(trial: FrozenTrial) -> dict[int | None, float]:
+    """By step, in order; the value of a complete trial without steps by None."""
+    if not trial.intermediate_values and trial.state.name == "COMPLETE":
+        return {None: trial.values[0]}
+    return dict(sorted(trial.intermediate_values.items()))
+
+
+def _rung(schedule: Schedule, budget: Budget, below: int | None) -> tuple[int, str]:
+    """The rung of a budget, and why it cannot be taken over, if so, after one that is below."""
+    try:
+        rung = schedule.rung_of(budget)
+    except BudgetError as error:
+        return -1, str(error)
+    if rung is None:
+        return -1, f"no rung has the budget {_number(budget)}"
+    if rung > schedule.top:
+        return -1, f"the budget {_number(budget)} is above max_budget"
+    if below is not None and rung != below + 1:
+        return -1, f"there is no result on the rung below, of {_text(schedule, rung - 1)}"
+    return rung, ""
+
+
+def _number(budget: Budget) -> str:
+    return f"{as_number(read_budget('budget', budget)):.10g}"
+
+
+def _text(schedule: Schedule, rung: int) -> str:
+    return f"{as_number(schedule.budget(rung)):.10g}"
+
+
+def no_match(given: OptunaStudy, schedule: Schedule) -> InputError:
+    """That nothing at all can be taken over, and what would help."""
+    steps = {
+        step for trial in given.get_trials(deepcopy=False) for step in trial.intermediate_values
+    }
+    rungs = ", ".join(_text(schedule, rung) for rung in range(schedule.top + 1))
+    return InputError(
+        f"nothing of Optuna's study {given.study_name!r} is on a rung: they have the budgets "
+        f"{rungs}, and the steps of its trials are {shown(sorted(steps))}. Choose min_budget, "
+        "max_budget and eta so that they meet, or say with budget_of what a step stands for, as "
+        "`lambda step: step + 1` where steps count from 0."
+    )
+
+
+def space_of(found: Iterable[Finding]) -> Space:
+    """The union of the distributions of all trials that have results."""
+    joined: dict[str, Any] = {}
+    lacking: dict[str, list[int]] = {}
+    found = list(found)
+    for finding in found:
+        for name, distribution in finding.distributions.items():
+            joined[name] = _joined(name, joined.get(name, distribution), distribution)
+    for name in joined:
+        lacking[name] = [each.trial for each in found if name not in each.params]
+    for name, numbers in lacking.items():
+        if numbers:
+            raise SpaceError(
+                f"the trials {shown(numbers)} have no parameter {name!r} and others have. Give "
+                "space=, a ConfigSpace.ConfigurationSpace with the condition under which it is "
+                "active; trials that do not fit in it are left out."
+            )
+    return Space(joined)
+
+
+def _joined(name: str, one: Any, other: Any) -> Any:
+    """A distribution that holds the values of both: Optuna lets a range change from trial to
+    trial."""
+    if one == other:
+        return one
+    same = type(one) is type(other) and getattr(one, "log", None) == getattr(other, "log", None)
+    if not same or not hasattr(one, "low") or one.step != other.step:
+        raise SpaceError(
+            f"parameter {name!r} is {shown(one)} in one trial and {shown(other)} in another: give "
+            "space= to say what it is."
+        )
+    low, high = min(one.low, other.low), max(one.high, other.high)
+    return type(one)(low, high, log=one.log, step=one.step)
+
+
+def above(finding: Finding, rung: int) -> Finding:
+    """A finding without what the study knows of it already, up to a rung."""
+    return replace(finding, known=tuple(each for each in finding.known if each.rung > rung))

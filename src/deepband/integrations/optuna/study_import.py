@@ -1,0 +1,184 @@
+"""Taking over what an Optuna study tells, by the public methods of a study alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from deepband.core.facts import Config
+from deepband.core.records import Attempt, Job
+from deepband.core.results import read_result
+from deepband.errors import InputError, SpaceError
+from deepband.integrations.optuna.findings import Exported, Finding, Known, LeftOut, above
+from deepband.integrations.optuna.trial_export import Shown
+from deepband.space.search_space import Space
+from deepband.study.study import Study
+
+Placed: TypeAlias = tuple[Config, Finding]
+
+LATER = (
+    "trials of an earlier run are missing, and it must be finished first: do so, then import again"
+)
+
+
+def configs(space: Space, found: Iterable[Finding]) -> tuple[list[Placed], list[LeftOut]]:
+    """The findings with their configs, and those whose params are no config of the space."""
+    shown = {name: Shown.of(parameter) for name, parameter in space.configspace.items()}
+    placed: list[Placed] = []
+    left_out: list[LeftOut] = []
+    for finding in found:
+        try:
+            placed.append((space.config(_own(shown, finding.params)), finding))
+        except SpaceError as error:
+            left_out.append(LeftOut(finding.trial, None, str(error)))
+    return placed, left_out
+
+
+def _own(shown: Mapping[str, Shown], params: Mapping[str, Any]) -> Config:
+    return {
+        name: shown[name].own(value) if name in shown else value for name, value in params.items()
+    }
+
+
+def by_place(placed: Iterable[Placed]) -> list[Placed]:
+    """In the order in which deepband had them, then what Optuna added."""
+    return sorted(placed, key=lambda each: (each[1].place or (math.inf, 0), each[1].trial))
+
+
+def furthest_first(placed: Iterable[Placed], maximize: bool) -> list[Placed]:
+    """In which order trials take their places, of which there may be fewer: who went furthest,
+    then the best."""
+
+    def rank(each: Placed) -> tuple[int, float, int]:
+        finding = each[1]
+        value = finding.known[-1].value
+        loss = math.inf if math.isnan(value) else -value if maximize else value
+        return -finding.known[-1].rung, loss, finding.trial
+
+    return sorted(placed, key=rank)
+
+
+def take_over(study: Study, placed: Iterable[Placed]) -> list[LeftOut]:
+    """Add all results as made elsewhere; returns those for which there is no place."""
+    left_out: list[LeftOut] = []
+    highest: dict[str | None, int] = {}
+    for told in study.evaluations:
+        highest[told.origin] = max(told.rung, highest.get(told.origin, -1))
+    highest |= {told.origin: told.rung for told in study.state.ahead.results.values()}
+    for config, finding in placed:
+        left_out += _add(study, config, above(finding, highest.get(finding.origin, -1)))
+    return left_out
+
+
+def _add(study: Study, config: Config, finding: Finding) -> list[LeftOut]:
+    """Add the results of one config from the lowest rung that has a place for it; returns those
+    below."""
+    left_out: list[LeftOut] = []
+    for start, first in enumerate(finding.known):
+        try:
+            _add_known(study, config, finding.known[start:], finding.origin)
+            break
+        except InputError as error:
+            left_out.append(LeftOut(finding.trial, first.step, str(error)))
+    return left_out
+
+
+def _add_known(
+    study: Study,
+    config: Config,
+    known: Sequence[Known],
+    origin: str,
+    place: tuple[int, int] | None = None,
+) -> None:
+    schedule = study.state.schedule
+    results = [(schedule.budget(each.rung), _result(each)) for each in known]
+    study.add_evaluations(config, results, origin, place)
+
+
+def _result(known: Known) -> object:
+    """As `tell` takes it."""
+    error = known.details.get("error")
+    if error is not None and math.isnan(known.value):
+        return _failure(error)
+    return {**known.details.get("metrics", {}), "loss": known.value}
+
+
+def _failure(error: str) -> Exception:
+    """An exception that is noted by the same text again: its kind, a colon, and the rest."""
+    kind, _, message = error.partition(": ")
+    failure: Exception = type(kind, (Exception,), {})(message)
+    return failure
+
+
+def replay(study: Study, exported: Exported, placed: Sequence[Placed]) -> list[LeftOut]:
+    """Make the study that was exported again: its configs on their places, its runs, and its
+    results as its own. What has no such place is taken over like results of anybody else's."""
+    places = {finding.place: (config, finding) for config, finding in placed if finding.place}
+    for run, max_budget in enumerate(exported.max_budgets):
+        if run and not study.done:
+            break
+        if run:
+            study.deepen(exported.strategies[run] or "preserving", to=max_budget)
+        _enqueue(study, places, run)
+        _tell(study, places)
+    rest = [(config, _unknown(study, config, finding)) for config, finding in placed]
+    if len(study.runs) >= len(exported.max_budgets):
+        return take_over(study, rest)
+    return [LeftOut(each.trial, known.step, LATER) for _, each in rest for known in each.known]
+
+
+def _enqueue(study: Study, places: Mapping[Any, Placed], run: int) -> None:
+    """Give configs their places, up to the first that is missing: the sampler draws from there."""
+    state = study.state
+    schedule = state.full.schedule
+    for bracket in schedule.brackets:
+        for index in range(len(state.configs[bracket]), schedule.start_size(bracket)):
+            if (bracket, index) not in places:
+                break
+            config, finding = places[bracket, index]
+            origin = finding.known[0].details.get("origin")
+            if origin is None:
+                study.enqueue(config, bracket)
+            else:
+                foreign = (each for each in finding.known if each.details.get("origin"))
+                known = [each for each in foreign if each.details["run"] <= run]
+                _add_known(study, config, known, origin, (bracket, index))
+
+
+def _tell(study: Study, places: Mapping[Any, Placed]) -> None:
+    """Tell what is known of the jobs of the current run, as long as that leads to more of them."""
+    progress = True
+    while progress:
+        jobs = study.ask_all()
+        attempts = [each for job in jobs if (each := _attempt(study, job, places))]
+        study.tell_attempts(attempts)
+        told = {attempt.job.key for attempt in attempts}
+        for job in jobs:
+            if job.key not in told:
+                study.release(job)
+        progress = bool(attempts)
+
+
+def _attempt(study: Study, job: Job, places: Mapping[Any, Placed]) -> Attempt | None:
+    config, finding = places.get((job.bracket, job.index), (None, None))
+    if finding is None or config != job.config:
+        return None
+    for known in finding.known:
+        if known.rung == job.rung:
+            loss, error, metrics = read_result(_result(known), study.maximize)
+            seconds = known.details.get("seconds")
+            return Attempt(job, loss, known.details.get("error", error), metrics, seconds)
+    return None
+
+
+def _unknown(study: Study, config: Config, finding: Finding) -> Finding:
+    """A finding without what the study knows on the same place."""
+    if finding.place is None:
+        return finding
+    bracket, index = finding.place
+    mine = study.state.configs[bracket : bracket + 1]
+    if not mine or index >= len(mine[0]) or mine[0][index] != config:
+        return finding
+    rungs = [each.rung for each in finding.known if study.state.result(*finding.place, each.rung)]
+    return above(finding, max(rungs, default=-1))

@@ -1,0 +1,88 @@
+"""The display while a study runs: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from deepband.analysis import summary
+from deepband.analysis.formatting import printable
+from deepband.core.evaluations import best_evaluation
+from deepband.core.schedule import as_number
+from deepband.interfaces.cli.output import describe, describe_status, say
+from deepband.study.study import Study
+
+SECONDS_A_LINE, SECONDS_A_PAGE = 5.0, 0.25
+
+
+class Progress:
+    """Shows where a study stands, after each record."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.live: Live | None = None
+        self._start = time.monotonic()
+        self._run, self._spent = study.state.run.number, summary.status(study.state).spent
+        self._next = self._start + SECONDS_A_LINE
+        """When the display is due again."""
+        if sys.stdout.isatty():
+            self._next = self._start
+            self.live = Live(console=Console(markup=False, highlight=False), refresh_per_second=4)
+
+    def __enter__(self) -> Progress:
+        if self.live:
+            self.live.start()
+        self.show()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.live:
+            self._next = self._start
+            self.show()
+            self.live.stop()
+
+    def show(self) -> None:
+        """Bring the display up to date."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        if self.live:
+            self.live.update(Text("\n".join(map(printable, self._page().splitlines()))))
+        else:
+            say(self._summary())
+        self._next = now + (SECONDS_A_PAGE if self.live else SECONDS_A_LINE)
+
+    def _page(self) -> str:
+        status = summary.status(self.study.state)
+        best = describe(best_evaluation(self.study.state)).splitlines()[0]
+        return f"{describe_status(status)}\n\n{best}\n{self._time_left(status)}"
+
+    def _summary(self) -> str:
+        status = summary.status(self.study.state)
+        best = best_evaluation(self.study.state)
+        found = f"best {best.value:.6g} with budget {best.budget:.6g}" if best else "no loss yet"
+        spent, left = (f"{as_number(cost):.6g}" for cost in (status.spent, status.left))
+        return (
+            f"run {status.run}: {status.evaluations} evaluations, budget {spent} spent, "
+            f"{left} left, {found}, {self._time_left(status)}"
+        )
+
+    def _time_left(self, status: summary.Status) -> str:
+        if status.run != self._run:  # it was deepened meanwhile
+            self._run, self._spent, self._start = status.run, status.spent, time.monotonic()
+        spent = float(status.spent - self._spent)
+        if not spent or status.done:
+            return ""
+        seconds = (time.monotonic() - self._start) / spent * float(status.left)
+        minutes, seconds = divmod(round(seconds), 60)
+        return f"about {minutes} min {seconds:02.0f} s left"

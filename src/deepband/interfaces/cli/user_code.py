@@ -1,0 +1,93 @@
+"""Importing an objective that is named by a text, and reading a space from a file."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from deepband.errors import InputError, SpaceError, UnknownNameError
+from deepband.execution.objective import Objective, takes_context
+
+SPELLING = "write it as FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION."
+
+
+def load_objective(text: str) -> tuple[Objective, ModuleType]:
+    """The function that a text names, and its module. This runs the module's code."""
+    place, _, name = text.rpartition(":")
+    if not place or not name:
+        raise InputError(f"the objective is {text!r}: {SPELLING}")
+    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    if not hasattr(module, name):
+        names = [
+            each
+            for each, value in vars(module).items()
+            if callable(value) and getattr(value, "__module__", None) == module.__name__
+        ]
+        raise UnknownNameError(f"function in {place}", name, names)
+    objective: Objective = getattr(module, name)
+    takes_context(objective)
+    return objective, module
+
+
+def load_space(path: Path) -> Any:
+    """A space from a JSON file: the short spelling, or what ConfigSpace writes."""
+    try:
+        given = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise SpaceError(f"the space file {path} cannot be read: {error}.") from error
+    if not isinstance(given, dict):
+        raise SpaceError(f"the space file {path} holds no object of parameters.")
+    if "hyperparameters" in given:
+        from ConfigSpace import ConfigurationSpace
+
+        try:
+            return ConfigurationSpace.from_serialized_dict(given)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise SpaceError(f"the space file {path} is no ConfigSpace: {error}.") from error
+    return {name: _range_or_choices(spelled) for name, spelled in given.items()}
+
+
+def _range_or_choices(spelled: Any) -> Any:
+    """JSON has no tuples: {"range": [low, high]} or {"range": [low, high, "log"]} is one."""
+    if isinstance(spelled, dict) and isinstance(spelled.get("range"), list):
+        return tuple(spelled["range"])
+    return spelled
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise InputError(f"there is no file {path} (looked from {Path.cwd()}).")
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.absolute()))  # as `python train.py` does
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise _cannot_import(str(path), error) from error
+    return module
+
+
+def _load_module(name: str) -> ModuleType:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise _cannot_import(name, error) from error
+
+
+def _cannot_import(what: str, error: BaseException) -> InputError:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return InputError(
+        f"{what} cannot be imported: {type(error).__name__}: {error} "
+        f"({frame.filename}, line {frame.lineno})"
+    )

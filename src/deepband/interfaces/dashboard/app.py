@@ -1,0 +1,178 @@
+"""The pages and what they ask for. Everything is found by id, nothing by a path."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+
+from deepband.analysis.formatting import brief, printable
+from deepband.core.schedule import as_number
+from deepband.errors import DeepbandError, InputError
+from deepband.interfaces.dashboard.config_page import config_page
+from deepband.interfaces.dashboard.evaluation_list import Query, listing
+from deepband.interfaces.dashboard.guard import Guard
+from deepband.interfaces.dashboard.watchlist import Watched, Watchlist
+
+SECONDS_BETWEEN = 1.0
+"""How long a page waits for what is new."""
+SECONDS_SILENT = 15.0
+"""After so long a word is sent, so that who went away is noticed."""
+STATIC = {
+    "style.css": "text/css",
+    "dom.js": "text/javascript",
+    "study.js": "text/javascript",
+    "brackets.js": "text/javascript",
+    "charts.js": "text/javascript",
+    "table.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+
+
+def make_app(
+    place: Path,
+    hosts: Sequence[str],
+    token: str | None = None,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> Guard:
+    """An application that shows the studies of a place to who calls it by one of these names, until
+    it is ending."""
+    pages = Pages(Watchlist(place), is_ending)
+    app = Starlette(
+        routes=[
+            Route("/", pages.studies),
+            Route("/studies/{study}", pages.study),
+            Route("/studies/{study}/events", pages.events),
+            Route("/studies/{study}/evaluations", pages.evaluations),
+            Route("/studies/{study}/configs/{bracket:int}/{index:int}", pages.config),
+            Route("/static/{name}", static),
+        ],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
+        ],
+        exception_handlers={DeepbandError: _complain},
+    )
+    return Guard(app, token)
+
+
+def _complain(_: Request, error: Exception) -> Response:
+    status = 400 if isinstance(error, InputError) else 503
+    return PlainTextResponse(printable(str(error)), status)
+
+
+def static(request: Request) -> Response:
+    """One of our own few files."""
+    name = request.path_params["name"]
+    if name not in STATIC:
+        raise HTTPException(404)
+    return Response((files(__package__) / "static" / name).read_bytes(), media_type=STATIC[name])
+
+
+class Pages:
+    """What is answered, of the studies of one place."""
+
+    def __init__(self, watchlist: Watchlist, is_ending: Callable[[], bool]) -> None:
+        self._watchlist = watchlist
+        self._is_ending = is_ending
+        loader = PackageLoader("deepband.interfaces.dashboard")
+        self._templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+        self._templates.filters["printable"] = lambda text: printable(str(text))
+
+    def _page(self, template: str, **values: Any) -> HTMLResponse:
+        return HTMLResponse(self._templates.get_template(template).render(**values))
+
+    def _find(self, request: Request) -> Watched:
+        watched = self._watchlist.find(request.path_params["study"])
+        if watched is None:
+            raise HTTPException(404)
+        return watched
+
+    def studies(self, _: Request) -> Response:
+        """The list of studies, or the one that there is."""
+        watched = self._watchlist.studies()
+        if not self._watchlist.place.is_dir():
+            return RedirectResponse(f"/studies/{watched[0].id}", 303)
+        place = self._watchlist.place
+        return self._page("studies.html", place=place, studies=[_listed(each) for each in watched])
+
+    def study(self, request: Request) -> Response:
+        """The page of a study; what it shows comes by `events` and `evaluations`."""
+        watched = self._find(request)
+        many = self._watchlist.place.is_dir()
+        return self._page("study.html", id=watched.id, name=watched.name, many=many)
+
+    def evaluations(self, request: Request) -> Response:
+        """A page of the table."""
+        query = Query.read(request.query_params)
+        watched = self._find(request)
+        return JSONResponse(watched.read(lambda state: listing(state, query)))
+
+    def config(self, request: Request) -> Response:
+        """A config with what was decided about it, and what its workers printed."""
+        watched = self._find(request)
+        place = request.path_params["bracket"], request.path_params["index"]
+        found = watched.read(lambda state: config_page(state, *place))
+        if found is None:
+            raise HTTPException(404)
+        outputs = {row["rung"]: watched.output((*place, row["rung"])) for row in found["rows"]}
+        return self._page("config.html", id=watched.id, name=watched.name, outputs=outputs, **found)
+
+    def events(self, request: Request) -> Response:
+        """The state of a study, now and whenever it changes."""
+        stream = self._changes(self._find(request))
+        return StreamingResponse(stream, media_type="text/event-stream")
+
+    async def _changes(self, watched: Watched) -> AsyncIterator[str]:
+        last, silent = "", 0.0
+        yield "retry: 2000\n\n"
+        while not self._is_ending():
+            now = await run_in_threadpool(_now, watched)
+            silent += SECONDS_BETWEEN
+            if now != last or silent >= SECONDS_SILENT:
+                yield now if now != last else ": still here\n\n"
+                last, silent = now, 0.0
+            await asyncio.sleep(SECONDS_BETWEEN)
+
+
+def _now(watched: Watched) -> str:
+    """A study as an event."""
+    try:
+        return f"event: overview\ndata: {watched.overview()}\n\n"
+    except DeepbandError as error:
+        return f"event: trouble\ndata: {json.dumps(printable(str(error)))}\n\n"
+
+
+def _listed(watched: Watched) -> dict[str, Any]:
+    """A study in a line of the list."""
+    line: dict[str, Any] = {"id": watched.id, "name": watched.name, "trouble": None}
+    try:
+        found = watched.summary()
+    except DeepbandError as error:
+        return {**line, "trouble": str(error)}
+    return {
+        **line,
+        "runs": found.runs,
+        "max_budget": f"{as_number(found.max_budget):.10g}",
+        "evaluations": f"{found.evaluations:,}",
+        "objective": brief(found.objective or "", 200),
+    }

@@ -1,0 +1,145 @@
+"""Other tools on the same surrogates: random search, Optuna, and SMAC in an environment of its own.
+
+Each is driven as its own documentation does it, with its default settings, and is given the same
+eta, smallest and largest budget as ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepband.core.facts import Config
+from deepband.errors import DeepbandError
+from deepband.research.compare import smac_worker
+from deepband.research.compare.ledger import ETA, Ledger
+from deepband.samplers.uniform import Uniform
+from deepband.space.search_space import Space, choices
+
+if TYPE_CHECKING:
+    import optuna
+
+SMAC_PYTHON = Path(".venv-peers/bin/python")
+"""Where `make test-all` installs SMAC."""
+
+
+def random_search(ledger: Ledger, seed: int) -> None:
+    """Configs by chance, each at the largest budget."""
+    task, uniform = ledger.task, Uniform()
+    for index in count():
+        (config,) = uniform.draw(task.space, (), 0, [index], seed)
+        ledger(index, config, task.max_budget)
+
+
+def optuna_random(ledger: Ledger, seed: int) -> None:
+    from optuna.samplers import RandomSampler
+
+    _optuna(ledger, RandomSampler(seed=seed), seed)
+
+
+def optuna_tpe(ledger: Ledger, seed: int) -> None:
+    from optuna.samplers import TPESampler
+
+    _optuna(ledger, TPESampler(seed=seed), seed)
+
+
+def _optuna(ledger: Ledger, sampler: optuna.samplers.BaseSampler, seed: int) -> None:
+    """Hyperband as a pruner. The name is given because brackets are drawn by it."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    pruner = optuna.pruners.HyperbandPruner(1, ledger.task.max_budget, ETA)
+    name = f"compare {seed}"
+    study = optuna.create_study(
+        sampler=sampler, pruner=pruner, study_name=name, direction="maximize"
+    )
+    while True:
+        _trial(ledger, study.ask(), study)
+
+
+def _trial(ledger: Ledger, trial: optuna.Trial, study: optuna.Study) -> None:
+    """Train a config from rung to rung until the pruner says no."""
+    import optuna
+
+    config = suggested(trial, ledger.task.space)
+    schedule = ledger.task.schedule
+    accuracy = 0.0
+    for budget in schedule.job_budgets(whole=True):
+        accuracy = ledger(trial.number, config, budget)
+        trial.report(accuracy, int(budget))
+        if trial.should_prune():
+            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            return
+    study.tell(trial, accuracy)
+
+
+def suggested(trial: optuna.Trial, space: Space) -> Config:
+    """A config by Optuna's own suggestions; what a condition makes inactive is not asked for."""
+    config: Config = {}
+    for name, parameter in space.configspace.items():
+        conditions = space.configspace.parent_conditions_of[name]
+        if all(each.satisfied_by_value(config) for each in conditions):
+            config[name] = _suggest(trial, parameter)
+    return config
+
+
+def _suggest(trial: optuna.Trial, parameter: Any) -> Any:
+    from ConfigSpace.hyperparameters import IntegerHyperparameter
+
+    if listed := choices(parameter):
+        return trial.suggest_categorical(parameter.name, listed)
+    is_whole = isinstance(parameter, IntegerHyperparameter)
+    ask: Callable[..., float] = trial.suggest_int if is_whole else trial.suggest_float
+    return ask(parameter.name, parameter.lower, parameter.upper, log=parameter.log)
+
+
+def smac(python: Path) -> Callable[[Ledger, int], None]:
+    """SMAC's multi-fidelity facade, run by an interpreter that has it."""
+
+    def search(ledger: Ledger, seed: int) -> None:
+        with (
+            tempfile.TemporaryDirectory(prefix="deepband-") as folder,
+            tempfile.TemporaryFile("w+") as errors,
+        ):
+            process = subprocess.Popen(
+                [str(python), "-W", "ignore", smac_worker.__file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=folder,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+            try:
+                _converse(process, ledger, seed)
+                if process.wait() != 0:
+                    errors.seek(0)
+                    raise DeepbandError(f"SMAC ended with an error: {errors.read()[-2000:]}")
+            finally:
+                process.kill()
+                process.communicate()
+
+    return search
+
+
+def _converse(process: subprocess.Popen[str], ledger: Ledger, seed: int) -> None:
+    """Tell SMAC the task, then answer until it has no more questions."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    task = {
+        "space": ledger.task.space.description,
+        "max_budget": ledger.task.max_budget,
+        "n_trials": int(ledger.full_runs * ledger.task.schedule.evaluations),
+        "seed": seed,
+    }
+    print(json.dumps(task), file=process.stdin, flush=True)
+    for line in process.stdout:
+        config, budget = json.loads(line)
+        accuracy = ledger(json.dumps(config, sort_keys=True), config, budget)
+        print(-accuracy, file=process.stdin, flush=True)

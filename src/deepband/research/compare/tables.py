@@ -1,0 +1,114 @@
+"""What the results say, in words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from deepband.research.compare.comparing import (
+    AS_GOOD,
+    Duel,
+    Ending,
+    Standing,
+    against_peers,
+    endings,
+    standings,
+)
+from deepband.research.compare.curves import Curves
+from deepband.research.compare.methods import BASE, RIGHT, SMALL
+from deepband.research.paper.comparing import Difference
+from deepband.research.paper.tables import markdown
+
+GROUPS = {"First guess right": RIGHT, "First guess too small": SMALL}
+
+
+def report(curves: Curves) -> str:
+    """Everything as a page of Markdown."""
+    parts = [
+        f"{len(curves.pairs)} data sets, {len(curves.seeds)} seeds. Regret: 0 is the best that is "
+        "known of a data set, 1 the median config by chance; means, with 95 % intervals over data "
+        "sets. p: Wilcoxon's test on means over seeds, with Holm's correction within a table.",
+    ]
+    for runs in sorted({1, curves.full_runs}):
+        for title, names in GROUPS.items():
+            found = standings(curves, runs, names)
+            if found:
+                parts += [
+                    f"### {title}, {_runs(runs)} spent",
+                    _answer(found),
+                    _standing_table(found),
+                ]
+    fought = against_peers(curves, curves.full_runs)
+    if fought:
+        parts += [
+            f"### Our samplers beside other tools, {_runs(curves.full_runs)} spent",
+            "\n".join(answer_peers(fought)),
+            markdown("ours, peer, difference, p, ours is", map(_duel_row, fought)),
+        ]
+    ended = endings(curves)
+    if ended:
+        parts += [
+            "### Where to end",
+            "Spent in full runs. Times: what was spent in all, over what the cheapest first guess "
+            f"needs for no more regret ({AS_GOOD} more counts as none) in the same run. Excess: "
+            "the regret beyond that of first guesses which spend as much on all data sets alike.",
+            markdown("method, spent, regret, times, excess", map(_end_row, ended)),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def answer_peers(fought: Sequence[Duel]) -> Iterator[str]:
+    """A line a peer: who of ours is better, and who is worse."""
+    for peer in dict.fromkeys(duel.other for duel in fought):
+        said = [
+            f"{', '.join(names)} {verdict}"
+            for verdict in ("better", "worse", "open")
+            if (names := [d.method for d in fought if (d.other, d.verdict) == (peer, verdict)])
+        ]
+        yield f"- Beside {peer}: {'; '.join(said)}."
+
+
+def _answer(found: Sequence[Standing]) -> str:
+    best = min(found, key=lambda each: float(each.regret.mean))
+    if not any(each.duel for each in found):
+        return f"Lowest regret: {best.method}."
+    better, worse = (
+        [each.method for each in found if each.duel and each.duel.verdict == verdict]
+        for verdict in ("better", "worse")
+    )
+    return (
+        f"Lowest regret: {best.method}. Better than {BASE}: {', '.join(better) or 'nobody'}. "
+        f"Worse: {', '.join(worse) or 'nobody'}."
+    )
+
+
+def _standing_table(found: Sequence[Standing]) -> str:
+    scenarios = ", ".join(found[0].by_scenario)
+    header = f"method, regret, {scenarios}, against {BASE}, p, it is"
+    return markdown(header, map(_standing_row, found))
+
+
+def _standing_row(each: Standing) -> list[str]:
+    duel = each.duel
+    tested = [_shown(duel.difference), f"{duel.p:.2g}", duel.verdict] if duel else ["", "", ""]
+    shares = [f"{share:z.3f}" for share in each.by_scenario.values()]
+    mean, low, high = map(float, each.regret)
+    regret = f"{mean:z.3f} ({low:z.3f} to {high:z.3f})"
+    return [each.method, regret, *shares, *tested]
+
+
+def _duel_row(duel: Duel) -> list[str]:
+    return [duel.method, duel.other, _shown(duel.difference), f"{duel.p:.2g}", duel.verdict]
+
+
+def _end_row(each: Ending) -> list[str]:
+    spent, regret, times, excess = each[1:]
+    return [each.method, f"{spent:.3f}", f"{regret:z.3f}", f"{times:.2f}", f"{excess:+z.3f}"]
+
+
+def _shown(difference: Difference) -> str:
+    mean, low, high = difference[:3]
+    return f"{mean:+z.3f} ({low:+z.3f} to {high:+z.3f})"
+
+
+def _runs(runs: float) -> str:
+    return "one full run" if runs == 1 else f"{runs:g} full runs"

@@ -1,0 +1,205 @@
+"""What the results say, in numbers: savings and differences in accuracy.
+
+Accuracies are compared in pairs: a method against IH-HB on the same data set, the mean over all
+seeds each (on a scenario with a single data set, seed by seed). Data sets, not runs, are the
+independent observations: the configs of a seed are the same on all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deepband.core.schedule import Schedule
+from deepband.core.strategies import STRATEGIES
+from deepband.research.paper.courses import IH
+
+Columns: TypeAlias = Mapping[str, NDArray[Any]]
+"""Results by column."""
+
+NEGLIGIBLE = 0.001
+"""A tenth of a percent point of accuracy."""
+
+
+class Difference(NamedTuple):
+    """A mean difference in pairs, its 95 % interval, and the p-value of Wilcoxon's test."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    pairs: int
+
+    @classmethod
+    def of(cls, differences: NDArray[np.float64]) -> Difference:
+        from scipy import stats
+
+        mean, count = float(differences.mean()), len(differences)
+        if count < 2:  # nothing can be said
+            return cls(mean, math.nan, math.nan, math.nan, count)
+        if not differences.any():
+            return cls(0.0, 0.0, 0.0, 1.0, count)
+        low, high = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
+        # Without equal pairs, as Wilcoxon did: then it is exact where few are left.
+        p = float(stats.wilcoxon(differences[differences != 0]).pvalue)
+        return cls(mean, float(low), float(high), p, count)
+
+    @property
+    def negligible(self) -> bool:
+        return -NEGLIGIBLE < self.low <= self.high < NEGLIGIBLE
+
+    def __str__(self) -> str:
+        if math.isnan(self.low):
+            return f"{self.mean:+z.5f} (one pair)"
+        return f"{self.mean:+z.5f} ({self.low:+z.5f} to {self.high:+z.5f})"
+
+
+class Saving(NamedTuple):
+    """Shares of IH-HB's budget that a method saved: over all runs, in its worst and best run."""
+
+    mean: float
+    worst: float
+    best: float
+
+    @classmethod
+    def of(cls, spent: NDArray[np.float64], rerun: NDArray[np.float64]) -> Saving:
+        saved = 1 - spent / rerun
+        return cls(float(saved.mean()), float(saved.min()), float(saved.max()))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A strategy against IH-HB on all data sets of a scenario with one eta."""
+
+    scenario: str
+    eta: int
+    method: str
+    runs: int
+    saving: Saving
+    saving_resumed: Saving
+    """With training continued from the rung below, both of them."""
+    top: Difference
+    """In the accuracy of the best config on the last max_budget."""
+    any_budget: Difference
+    """In that of the best config on any budget."""
+    same: float
+    """The share of runs with the same accuracy on the last max_budget."""
+    worst: float
+    """The largest loss of accuracy there in a single run."""
+    best: float
+    """The largest gain."""
+
+
+def comparisons(results: Columns) -> Iterator[Comparison]:
+    """All scenarios, etas and strategies, in the order of the results."""
+    for scenario, eta in groups(results):
+        of = {method: select(results, scenario, eta, method) for method in (IH, *STRATEGIES)}
+        for method in STRATEGIES:
+            yield _comparison(scenario, eta, method, of[method], of[IH])
+
+
+def groups(results: Columns) -> list[tuple[str, int]]:
+    """The scenarios and etas, in the order of the results."""
+    pairs = zip(results["scenario"].tolist(), results["eta"].tolist(), strict=True)
+    first_seen = list(dict.fromkeys(results["scenario"].tolist()))
+    return sorted(set(pairs), key=lambda pair: (first_seen.index(pair[0]), pair[1]))
+
+
+def select(results: Columns, scenario: str, eta: int, method: str) -> Columns:
+    """The rows of one method, data set after data set, seed after seed."""
+    chosen = (
+        (results["scenario"] == scenario) & (results["eta"] == eta) & (results["method"] == method)
+    )
+    return {name: column[chosen] for name, column in results.items()}
+
+
+def paired(rows: Columns, column: str) -> NDArray[np.float64]:
+    """What is compared in pairs: a value a data set, the mean over its seeds; with a single data
+    set, a value a seed."""
+    seeds = len(np.unique(rows["seed"]))
+    matrix = np.asarray(rows[column], np.float64).reshape(-1, seeds)
+    return matrix.ravel() if len(matrix) == 1 else np.mean(matrix, axis=1)
+
+
+def _comparison(scenario: str, eta: int, method: str, ours: Columns, rerun: Columns) -> Comparison:
+    gains = ours["accuracy_top"] - rerun["accuracy_top"]
+    return Comparison(
+        scenario=scenario,
+        eta=eta,
+        method=method,
+        runs=len(ours["seed"]),
+        saving=Saving.of(ours["budget"], rerun["budget"]),
+        saving_resumed=Saving.of(ours["budget_resumed"], rerun["budget_resumed"]),
+        top=_difference(ours, rerun, "accuracy_top"),
+        any_budget=_difference(ours, rerun, "accuracy_any"),
+        same=float((gains == 0).mean()),
+        worst=float(gains.min()),
+        best=float(gains.max()),
+    )
+
+
+def _difference(ours: Columns, rerun: Columns, column: str) -> Difference:
+    return Difference.of(paired(ours, column) - paired(rerun, column))
+
+
+class Lost(NamedTuple):
+    """What a first guess cost, against having known the last max_budget at once."""
+
+    scenario: str
+    eta: int
+    first: float
+    last: float
+    deepenings: int
+    """1 is one jump; more are steps of eta."""
+    method: str
+    budget: float
+    """Mean share of a fresh run's budget that was spent beyond it."""
+    budget_resumed: float
+    accuracy: Difference
+    """On the last max_budget, against the fresh run."""
+
+    @property
+    def course(self) -> str:
+        """The max_budgets in words."""
+        steps = [self.first * self.eta**step for step in range(self.deepenings)]
+        return ", ".join(f"{budget:.4g}" for budget in (*steps, self.last))
+
+
+def losses(beyond: Columns) -> Iterator[Lost]:
+    """All courses that end on the last max_budget, with every method."""
+    for scenario, eta in groups(beyond):
+        last = beyond["max_budget"][(beyond["scenario"] == scenario) & (beyond["eta"] == eta)].max()
+        ends = {
+            method: _where(select(beyond, scenario, eta, method), max_budget=last)
+            for method in (IH, *STRATEGIES)
+        }
+        courses = sorted({*zip(ends[IH]["first_budget"], ends[IH]["runs"], strict=True)})
+        fresh = Schedule.of(eta, 1, Fraction(float(last)).limit_denominator(10**6))
+        for first, runs in courses:
+            rerun = _where(ends[IH], first_budget=first, runs=runs)
+            for method, end in ends.items():
+                ours = _where(end, first_budget=first, runs=runs)
+                yield Lost(
+                    scenario,
+                    eta,
+                    float(first),
+                    float(last),
+                    int(runs) - 1,
+                    method,
+                    float(ours["budget"].mean() / float(fresh.cost) - 1),
+                    float(ours["budget_resumed"].mean() / float(fresh.cost_resumed) - 1),
+                    _difference(ours, rerun, "accuracy_top"),
+                )
+
+
+def _where(rows: Columns, **values: float) -> Columns:
+    chosen = np.ones(len(rows["seed"]), bool)
+    for name, value in values.items():
+        chosen &= rows[name] == value
+    return {name: column[chosen] for name, column in rows.items()}

@@ -1,0 +1,253 @@
+"""Methods taken along courses of max_budgets, many studies side by side.
+
+IH-HB begins a new study at each max_budget of the course; the three strategies go on with theirs.
+All of them draw the same configs, by (seed, bracket, index), and what the surrogate says of a
+config on a rung is inferred once for all of them, in batches over methods and seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from fractions import Fraction
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from deepband import open_study
+from deepband.analysis.summary import RunSummary
+from deepband.core.facts import Config, JobKey
+from deepband.core.records import Evaluation, Job
+from deepband.core.strategies import STRATEGIES, StrategyName
+from deepband.research.yahpo import Rows, Scenario
+from deepband.samplers.uniform import CHUNK, Uniform
+from deepband.space.search_space import Space
+from deepband.study.study import Study
+
+IH: Final = "ih"
+"""Infinite-horizon Hyperband: from scratch with each larger max_budget."""
+METHODS = (IH, *STRATEGIES)
+Course: TypeAlias = tuple[Fraction, ...]
+"""The max_budgets of a run and of its deepenings, in order."""
+
+SeededKey: TypeAlias = tuple[int, JobKey]
+
+
+class Row(NamedTuple):
+    """One run: where a method stands after a max_budget of its course, all before it included."""
+
+    scenario: str
+    instance: str
+    eta: int
+    seed: int
+    method: str
+    first_budget: float
+    """That of the course's first run."""
+    runs: int
+    """How many it took so far, the first one included."""
+    max_budget: float
+    accuracy_top: float
+    """Of the best config on the max_budget."""
+    accuracy_any: float
+    """Of the best config on any budget."""
+    budget: float
+    """Every evaluation at its whole budget, as the paper counts."""
+    budget_resumed: float
+    """With training continued from the rung below."""
+    evaluations: int
+
+
+class Draws:
+    """A sampler for all studies of one scenario: each config is drawn and encoded once."""
+
+    learns = False
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.space = Space(scenario.space)
+        self._uniform = Uniform(CHUNK)
+        self._chunks: dict[tuple[int, int, int], list[Config]] = {}
+        """By seed, bracket and number."""
+        self._first: dict[tuple[int, int, int], int] = {}
+        """Where a chunk begins in the rows."""
+        self._rows = scenario.encode([])
+
+    def draw(
+        self,
+        space: Space,
+        observations: Sequence[Evaluation],
+        bracket: int,
+        indices: Sequence[int],
+        seed: int,
+    ) -> list[Config]:
+        drawn = {number: self._chunk(seed, bracket, number) for number in _chunks_of(indices)}
+        return [drawn[index // CHUNK][index % CHUNK] for index in indices]
+
+    def rows(self, jobs: Iterable[SeededKey]) -> Rows:
+        """The configs of jobs as rows for the surrogate."""
+        first = self._first
+        return self._rows.take(
+            [
+                first[seed, bracket, index // CHUNK] + index % CHUNK
+                for seed, (bracket, index, _) in jobs
+            ]
+        )
+
+    def _chunk(self, seed: int, bracket: int, number: int) -> list[Config]:
+        key = seed, bracket, number
+        if key not in self._chunks:
+            indices = range(number * CHUNK, (number + 1) * CHUNK)
+            self._chunks[key] = self._uniform.draw(self.space, (), bracket, indices, seed)
+            self._first[key] = len(self._rows.categorical)
+            self._rows = self._rows.joined(self.scenario.encode(self._chunks[key]))
+        return self._chunks[key]
+
+
+def _chunks_of(indices: Iterable[int]) -> set[int]:
+    return {index // CHUNK for index in indices}
+
+
+class Walk:
+    """A method on its way along a course, with one seed. Its first run is plain Hyperband and the
+    same for all methods: IH-HB makes it, and the others go on with a copy."""
+
+    def __init__(self, draws: Draws, eta: int, course: Course, seed: int) -> None:
+        self.draws, self.eta, self.course, self.seed = draws, eta, course, seed
+        self.method: StrategyName | Literal["ih"] = IH
+        self.runs: list[RunSummary] = []
+        """Those of studies that were left behind."""
+        self.best = -math.inf
+        self.step = 0
+        self.study = self._begin()
+
+    def copies(self) -> list[Walk]:
+        """The other methods, after the first run."""
+        others = [copy(self) for _ in STRATEGIES]
+        for other, method in zip(others, STRATEGIES, strict=True):
+            other.method, other.runs, other.study = method, [], self.study.copy()
+        return others
+
+    def _begin(self) -> Study:
+        return open_study(
+            space=self.draws.space,
+            eta=self.eta,
+            max_budget=self.course[self.step],
+            seed=self.seed,
+            maximize=True,
+            sampler=self.draws,
+        )
+
+    @property
+    def first(self) -> bool:
+        """Whether it is on the first step of its course."""
+        return self.step == 0
+
+    @property
+    def last(self) -> bool:
+        """Whether it is on the last step of its course."""
+        return self.step == len(self.course) - 1
+
+    @property
+    def done(self) -> bool:
+        return self.step == len(self.course)
+
+    def go_on(self) -> None:
+        """Take the next step of the course, if there is one."""
+        self.step += 1
+        if self.done:
+            return
+        if self.method == IH:
+            self.runs.extend(self.study.runs)
+            self.best = max(self.best, _value(self.study.best))
+            self.study = self._begin()
+        else:
+            self.study.deepen(self.method, to=self.course[self.step])
+
+    def row(self, scenario: str, instance: str) -> Row:
+        """Where it stands, now that the study is done with its max_budget."""
+        top = self.study.best_at(self.study.state.schedule.top)
+        runs = [*self.runs, *self.study.runs]
+        return Row(
+            scenario=scenario,
+            instance=instance,
+            eta=self.eta,
+            seed=self.seed,
+            method=self.method,
+            first_budget=float(self.course[0]),
+            runs=self.step + 1,
+            max_budget=float(self.course[self.step]),
+            accuracy_top=_value(top),
+            accuracy_any=max(self.best, _value(self.study.best)),
+            budget=float(sum(run.cost for run in runs)),
+            budget_resumed=float(sum(run.cost_resumed for run in runs)),
+            evaluations=sum(run.evaluations for run in runs),
+        )
+
+
+def _value(best: Evaluation) -> float:
+    """The accuracy of the best."""
+    assert best.value is not None
+    return best.value
+
+
+class Surrogate:
+    """What a data set's surrogate says of jobs, each inferred once."""
+
+    def __init__(self, draws: Draws, instance: str, last_budget: Fraction) -> None:
+        self.draws, self.instance = draws, instance
+        self.known: defaultdict[int, dict[JobKey, float]] = defaultdict(dict)
+        """By seed, then job."""
+        # A budget is a number of epochs, or a share of the last max_budget in the course.
+        self._unit = 1 if draws.scenario.fidelity.whole else last_budget
+
+    def learn(self, asked: Iterable[tuple[int, Sequence[Job]]]) -> None:
+        """Infer what is not known yet of the jobs of each seed."""
+        new: dict[SeededKey, float] = {}
+        for seed, jobs in asked:
+            known = self.known[seed]
+            for job in jobs:
+                key = job[:3]
+                if key not in known:
+                    new[seed, key] = job.budget
+        if new:
+            self._infer(new)
+
+    def _infer(self, new: dict[SeededKey, float]) -> None:
+        scenario = self.draws.scenario
+        repl = np.array([seed % 10 + 1 for seed, _ in new])
+        unit = float(self._unit)
+        budgets = [budget / unit for budget in new.values()]
+        found = scenario.accuracies(self.draws.rows(new), self.instance, budgets, repl)
+        for (seed, key), accuracy in zip(new, found.tolist(), strict=True):
+            self.known[seed][key] = accuracy
+
+
+def walk(
+    draws: Draws,
+    instance: str,
+    eta: int,
+    courses: Sequence[Course],
+    seeds: Iterable[int],
+    every_step: bool,
+) -> Iterator[Row]:
+    """All methods along all courses, which end on the same max_budget, on one data set: a row
+    for the end of each course, or for every step of it."""
+    (last,) = {course[-1] for course in courses}
+    surrogate = Surrogate(draws, instance, last)
+    walks = [Walk(draws, eta, course, seed) for seed in seeds for course in courses]
+    while walks:
+        asked = [(each, each.study.ask_all()) for each in walks]
+        surrogate.learn((each.seed, jobs) for each, jobs in asked)
+        for each, jobs in asked:
+            known = surrogate.known[each.seed]
+            each.study.tell_all([(job, known[job[:3]]) for job in jobs])
+        going = [each for each in walks if not each.study.done]
+        finished = [each for each in walks if each.study.done]
+        finished += [other for each in finished if each.first for other in each.copies()]
+        for each in finished:
+            if each.last or every_step:
+                yield each.row(draws.scenario.name, instance)
+            each.go_on()
+        walks = going + [each for each in finished if not each.done]

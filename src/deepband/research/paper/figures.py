@@ -1,0 +1,114 @@
+"""The data of the paper's figures; `drawing` puts them on paper.
+
+Each function returns plain numbers, so that a figure can be checked without looking at it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from deepband import open_study
+from deepband.core.facts import Config
+from deepband.core.schedule import Cell, Schedule
+from deepband.core.strategies import STRATEGIES, StrategyName
+from deepband.core.theory import discarding_fraction, efficient_fraction
+from deepband.research.paper.comparing import Columns, groups, paired, select
+from deepband.research.paper.courses import IH, METHODS
+
+Panel: TypeAlias = tuple[str, int]
+"""A scenario and an eta."""
+Points: TypeAlias = list[tuple[float, float]]
+
+
+def incumbents(results: Columns) -> dict[Panel, dict[str, Points]]:
+    """Accuracies at the last max_budget, IH-HB's and a strategy's: a point a data set, the mean
+    over all seeds; on a scenario with a single data set, a point a seed."""
+    found: dict[Panel, dict[str, Points]] = {}
+    for scenario, eta in groups(results):
+        of = {
+            method: paired(select(results, scenario, eta, method), "accuracy_top").tolist()
+            for method in METHODS
+        }
+        found[scenario, eta] = {
+            method: list(zip(of[IH], of[method], strict=True)) for method in STRATEGIES
+        }
+    return found
+
+
+def budgets(results: Columns) -> dict[Panel, dict[str, list[float]]]:
+    """The total budget of every single run, by method."""
+    return {
+        (scenario, eta): {
+            method: select(results, scenario, eta, method)["budget"].tolist() for method in METHODS
+        }
+        for scenario, eta in groups(results)
+    }
+
+
+FRACTIONS: dict[StrategyName, Callable[..., Fraction]] = {
+    "efficient": efficient_fraction,
+    "discarding": discarding_fraction,
+}
+"""Theorem 2 a), and b), which is the bound of preserving too."""
+
+
+def pulls(strategy: StrategyName, eta: int, tops: range = range(4, 13, 2)) -> dict[int, Points]:
+    """Theorem 2: at most this fraction of a rerun's pulls against s, a curve for each R.
+
+    R = eta**top for each of the tops, n and n_old are the start sizes that Hyperband gives a
+    bracket of s halvings at R and at R / eta. As in the paper, what exceeds 1 is drawn as 1.
+    """
+    return {eta**top: [_bound(strategy, eta, top, s) for s in range(1, top + 1)] for top in tops}
+
+
+def _bound(strategy: StrategyName, eta: int, top: int, s: int) -> tuple[float, float]:
+    now, before = (Schedule(eta, Fraction(1), each) for each in (top, top - 1))
+    n, n_old = (schedule.start_size(top - s) for schedule in (now, before))
+    fraction = FRACTIONS[strategy](n, n_old, eta**top, s, eta)
+    return s, min(1.0, float(fraction))
+
+
+@dataclass(frozen=True, slots=True)
+class CellCount:
+    """Who was on a rung of a bracket in a deepened run."""
+
+    taken: int
+    """Evaluated there before, and taken over."""
+    new: int
+    """Evaluated there in this run."""
+    left: int
+    """Evaluated there before, and not promoted to it this time."""
+
+
+SHOWN = Schedule.of(eta=2, min_budget=1, max_budget=8)
+"""The schedule whose deepening is shown."""
+
+
+def deepening(strategy: StrategyName) -> Mapping[Cell, CellCount]:
+    """A deepening of a small study, cell by cell: what was taken over and what was new."""
+    study = open_study(
+        space={"good": (0.0, 1.0), "slow": (0.0, 1.0)},
+        eta=SHOWN.eta,
+        max_budget=SHOWN.max_budget,
+        seed=13,  # one where all three strategies differ
+    )
+    study.optimize(_learning_curve)
+    study.deepen(strategy)
+    study.optimize(_learning_curve)
+    run, results = study.state.run, study.state.results
+    counts: dict[Cell, CellCount] = {}
+    for cell, arrived in run.arrived.items():
+        before = run.before.get(cell, frozenset())
+        new = sum(told.run == run.number for told in results[cell].values())
+        counts[cell] = CellCount(len(arrived & before), new, len(before - arrived))
+    return counts
+
+
+def _learning_curve(config: Config, budget: float) -> float:
+    """A loss that falls with the budget, for some configs later than for others, with noise."""
+    noise = math.sin(1000 * config["good"] * budget)
+    return float(config["good"] + config["slow"] / (budget + 1) + 0.3 * noise / budget)

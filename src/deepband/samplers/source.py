@@ -1,0 +1,80 @@
+"""Drawing the configs that jobs need and that do not exist yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from operator import itemgetter
+
+from deepband.core.evaluations import all_evaluations, evaluation_of
+from deepband.core.facts import ConfigsDrawn, JobKey, StudyCreated
+from deepband.core.records import Evaluation
+from deepband.core.state import State
+from deepband.errors import DeepbandError, shown
+from deepband.samplers import Sampler
+from deepband.space.search_space import Space
+
+
+class Drawer:
+    """A sampler and the space it draws from, for one study."""
+
+    def __init__(self, created: StudyCreated, space: Space | None, sampler: Sampler) -> None:
+        self.created = created
+        self.sampler = sampler
+        self._space = space
+        self._observed: tuple[tuple[int, int], list[Evaluation]] = ((0, 0), [])
+        """What is known for good, by (run, bracket)."""
+
+    def copy(self, sampler: Sampler | None = None) -> Drawer:
+        """One that observes another study."""
+        return Drawer(self.created, self.space, sampler or self.sampler)
+
+    @cached_property
+    def space(self) -> Space:
+        """Made from its description only when it is needed, because that loads ConfigSpace."""
+        return self._space or Space.described(self.created.space)
+
+    def missing(self, state: State, keys: Iterable[JobKey]) -> Iterator[ConfigsDrawn]:
+        """The configs that these jobs need and that are not drawn yet, in whole chunks."""
+        drawn = [len(configs) for configs in state.configs]
+        ends: dict[int, int] = {}
+        for bracket, index, _ in keys:
+            if bracket >= len(drawn) or index >= drawn[bracket]:  # seldom
+                ends[bracket] = max(index, ends.get(bracket, 0))
+        for bracket, last in ends.items():
+            end = (last // self.created.chunk + 1) * self.created.chunk
+            ahead = state.is_ahead(bracket, last)
+            schedule = state.coming if ahead else state.full.schedule
+            first = drawn[bracket] if bracket < len(drawn) else 0
+            size = schedule.start_size(bracket)
+            yield self._draw(state, bracket, range(first, min(end, size)))
+
+    def _draw(self, state: State, bracket: int, indices: range) -> ConfigsDrawn:
+        observations = self._observations(state, bracket, indices.start)
+        seed = self.created.seed
+        drawn = self.sampler.draw(self.space, observations, bracket, indices, seed)
+        configs = tuple(drawn) if isinstance(drawn, Iterable) else ()
+        if len(configs) != len(indices) or not all(isinstance(each, dict) for each in configs):
+            raise DeepbandError(
+                f"the sampler {self.created.sampler!r} was asked for {len(indices)} configs, each "
+                f"a dict, and drew {shown(drawn)}."
+            )
+        return ConfigsDrawn(bracket, indices.start, configs)
+
+    def _observations(self, state: State, bracket: int, first: int) -> Sequence[Evaluation]:
+        """What a sampler that learns may look at for the group of an index: what is known whoever
+        was faster."""
+        if not self.sampler.learns:
+            return ()
+        run = state.run.number
+        if self._observed[0] != (run, bracket):
+            known = [
+                each for each in all_evaluations(state) if each.run < run or each.bracket < bracket
+            ]
+            self._observed = (run, bracket), known
+        start = first // self.created.chunk * self.created.chunk
+        told = [state.results[bracket, bracket].get(index) for index in range(start)]
+        new = [evaluation_of(state, each) for each in told if each and each.run == run]
+        if not new:
+            return tuple(self._observed[1])
+        return sorted([*self._observed[1], *new], key=itemgetter(0, 1, 2))

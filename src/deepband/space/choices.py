@@ -1,0 +1,85 @@
+"""Choices of any type in a space.
+
+ConfigSpace compares and hashes choices, which estimators, arrays, dicts and functions do not allow
+or answer by their address in memory. There, each of them is held by a `Choice`, which compares by
+content; configs and descriptions have the values themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from deepband.errors import shown
+from deepband.space.content import SCALARS, digest
+
+LISTS = ("choices", "sequence", "values")
+SINGLE = ("value", "default_value")
+"""Where a described space has values of parameters."""
+
+
+class Choice:
+    """Holds one value, and is equal to whatever has the same content and types."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    @cached_property
+    def content(self) -> str:
+        # What cannot be read is equal to itself alone.
+        return digest(self.value, opaque=lambda value: str(id(value)))
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) in SCALARS:
+            return False
+        held = other if isinstance(other, Choice) else Choice(other)
+        return held.value is self.value or held.content == self.content
+
+    def __hash__(self) -> int:
+        return hash(self.content)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def wrapped(value: Any) -> Any:
+    """A value as ConfigSpace can compare it."""
+    return value if type(value) in SCALARS or isinstance(value, Choice) else Choice(value)
+
+
+def unwrapped(value: Any) -> Any:
+    """The value itself."""
+    return value.value if isinstance(value, Choice) else value
+
+
+def position(values: Iterable[Any], value: Any) -> int:
+    """Where a value stands among others, by its content; ValueError if it is not there. A scalar of
+    NumPy is also the number that it holds."""
+    listed = list(values)
+    plain = value.item() if getattr(value, "shape", None) == () else value
+    for wanted in (wrapped(value), wrapped(plain)):
+        for place, each in enumerate(listed):
+            if each is value or wrapped(each) == wanted:
+                return place
+    raise ValueError(f"{shown(value)} is not among the choices")
+
+
+def mapped(described: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A described space with its values changed. It shares nothing with the one that is given but
+    the values."""
+    return {name: _mapped(name, held, change) for name, held in described.items()}
+
+
+def _mapped(name: str, held: Any, change: Callable[[Any], Any]) -> Any:
+    if name in LISTS:
+        return [change(each) for each in held]
+    if name in SINGLE:
+        return change(held)
+    if name == "meta":  # the user's own
+        return held
+    if isinstance(held, Mapping):
+        return mapped(held, change)
+    if isinstance(held, list | tuple):
+        return [_mapped("", each, change) for each in held]
+    return held

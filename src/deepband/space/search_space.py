@@ -1,0 +1,320 @@
+"""Search spaces: ConfigSpace in, plain dict configs out.
+
+A space is a `ConfigSpace.ConfigurationSpace` or a dict in the short spelling:
+
+    {
+        "lr": (1e-4, 1e-1, "log"),        a float, uniform in the logarithm
+        "dropout": (0.0, 0.5),            a float; either bound a float makes it one
+        "layers": (1, 8),                 an int, both bounds included
+        "units": (16, 1024, "log"),       an int, uniform in the logarithm
+        "optimizer": ["adam", "sgd"],     one of the choices, of any type
+        "epochs_per_cycle": 10,           a constant
+    }
+
+A value may also be any ConfigSpace hyperparameter, or a distribution of SciPy or Optuna as it is
+(`deepband.space.distributions` says which). ConfigSpace takes a second to import, so it is loaded
+when the first space is made.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from deepband.core.facts import Config
+from deepband.errors import SpaceError, shown
+from deepband.space import distributions
+from deepband.space.choices import mapped, position, unwrapped, wrapped
+
+if TYPE_CHECKING:
+    import numpy as np
+    from ConfigSpace import ConfigurationSpace
+    from ConfigSpace.hyperparameters import Hyperparameter
+    from numpy.typing import NDArray
+
+    Matrix: TypeAlias = NDArray[np.float64]
+    """One row a parameter, one column a config, in ConfigSpace's vector form; NaN is inactive."""
+
+SPELLING = (
+    "write (low, high) or (low, high, 'log') for a range, a list for choices, "
+    "a plain value for a constant, a ConfigSpace hyperparameter, or a distribution of SciPy or "
+    "Optuna."
+)
+MOST_TRIES = 1000
+LARGEST = 2**62
+"""Beyond it the arithmetic of draws overflows."""
+
+
+class Space:
+    """A search space that turns vectors into configs. It never changes."""
+
+    @classmethod
+    def of(cls, given: Space | ConfigurationSpace | Mapping[str, Any]) -> Space:
+        """A space as it is given; one that is made already serves any number of studies."""
+        return given if isinstance(given, Space) else cls(given)
+
+    def __init__(self, given: ConfigurationSpace | Mapping[str, Any]) -> None:
+        self.configspace = _configspace(given)
+        self._parameters = list(self.configspace.values())
+        self._conditions = {
+            row: conditions
+            for row, name in enumerate(self.configspace)
+            if (conditions := self.configspace.parent_conditions_of[name])
+        }
+        self._forbidden = self.configspace.forbidden_clauses
+
+    @property
+    def size(self) -> int | float:
+        """At most so many different configs exist; infinite when any parameter is continuous."""
+        return self.configspace.estimate_size()
+
+    @cached_property
+    def description(self) -> Mapping[str, Any]:
+        """The space as plain data, from which `Space.described` makes it again."""
+        return mapped(self.configspace.to_serialized_dict(), unwrapped)
+
+    @classmethod
+    def described(cls, description: Mapping[str, Any]) -> Space:
+        from ConfigSpace import ConfigurationSpace
+
+        # A copy, because ConfigSpace takes to pieces what it reads.
+        return cls(ConfigurationSpace.from_serialized_dict(mapped(description, wrapped)))
+
+    def difference(self, other: Space) -> str | None:
+        """In words, the first parameter or clause in which another space differs; else None."""
+        mine, theirs = self.configspace, other.configspace
+        for name in sorted({*mine, *theirs}):
+            old, new = mine.get(name), theirs.get(name)
+            if old != new:
+                return f"parameter {name!r} was {old or 'not there'}, now {new or 'not there'}"
+        for what in ("conditions", "forbidden_clauses"):
+            was, now = (sorted(map(str, getattr(each, what))) for each in (mine, theirs))
+            if was != now:
+                return f"{what.replace('_', ' ')} were {was}, now {now}"
+        return None
+
+    def vectors(self, count: int, random: np.random.RandomState) -> Matrix:
+        """Exactly `count` valid configs as columns, drawn from the space's own priors.
+
+        What is drawn depends on `random` and `count` alone: vectors are drawn `count` at a
+        time, and those that a forbidden clause excludes are left out, until there are enough.
+        """
+        import numpy as np
+
+        kept: list[Matrix] = []
+        for _ in range(MOST_TRIES):
+            rows = [parameter.sample_vector(count, seed=random) for parameter in self._parameters]
+            kept.append(self._valid(np.array(rows, dtype=np.float64)))
+            if sum(matrix.shape[1] for matrix in kept) >= count:
+                return np.concatenate(kept, axis=1)[:, :count]
+        found = sum(matrix.shape[1] for matrix in kept)
+        raise SpaceError(
+            f"of {MOST_TRIES * count} configs drawn from the space, its forbidden clauses allow "
+            f"{found}. Say what is allowed by ranges and conditions instead."
+        )
+
+    def _valid(self, matrix: Matrix) -> Matrix:
+        """The matrix with inactive parameters as NaN, without the forbidden columns."""
+        legal = self.settle(matrix)
+        return matrix[:, legal] if self._forbidden else matrix
+
+    def settle(self, matrix: Matrix) -> NDArray[np.bool_]:
+        """Make inactive parameters NaN, and say which columns no clause forbids."""
+        import numpy as np
+
+        # Parents stand before their children, so one pass settles chains of conditions.
+        for row in self._conditions:
+            self.settle_row(row, matrix)
+        forbidden = np.zeros(matrix.shape[1], dtype=np.bool_)
+        for clause in self._forbidden:
+            forbidden |= clause.is_forbidden_vector_array(matrix)
+        return ~forbidden
+
+    def settle_row(self, row: int, matrix: Matrix) -> None:
+        """Make one parameter NaN where it is inactive, given the parameters before it."""
+        import numpy as np
+
+        for condition in self._conditions.get(row, ()):
+            matrix[row, ~condition.satisfied_by_vector_array(matrix)] = np.nan
+
+    def config(self, given: Mapping[str, Any]) -> Config:
+        """A user's config as the space would have drawn it: whole, within the ranges, and in plain
+        values. Anything else is a SpaceError."""
+        from ConfigSpace import Configuration
+
+        try:
+            values = {
+                name: _plain_value(self.configspace[name], value) for name, value in given.items()
+            }
+            legal = {name: wrapped(value) for name, value in values.items()}
+            Configuration(self.configspace, values=legal)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise SpaceError(f"{shown(given)} is no config of the space: {error}.") from error
+        return {name: values[name] for name in self.configspace if name in values}
+
+    def configs(self, matrix: Matrix) -> list[Config]:
+        """The columns of a matrix as plain dicts; a parameter that is inactive is left out."""
+        import numpy as np
+
+        names = list(self.configspace)
+        active = ~np.isnan(matrix)
+        columns = [
+            _values(parameter, row, mask)
+            for parameter, row, mask in zip(self._parameters, matrix, active, strict=True)
+        ]
+        if active.all():
+            return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return [
+            {name: value for name, value, on in zip(names, values, present, strict=True) if on}
+            for values, present in zip(zip(*columns, strict=True), active.T.tolist(), strict=True)
+        ]
+
+
+def _values(parameter: Hyperparameter[Any, Any], row: NDArray[Any], active: Any) -> list[Any]:
+    """A parameter's values as Python objects; choices are the user's own, by their position."""
+    import numpy as np
+    from ConfigSpace.hyperparameters import Constant
+
+    filled = np.where(active, row, parameter.lower_vectorized)
+    listed = choices(parameter)
+    if isinstance(parameter, Constant):
+        return listed * len(filled)
+    if listed:
+        return [listed[int(number)] for number in filled]
+    values: list[Any] = parameter.to_value(filled).tolist()
+    return values
+
+
+def _plain_value(parameter: Hyperparameter[Any, Any], value: Any) -> Any:
+    """A value as `_values` would give it: one of the choices themselves, or a plain number."""
+    from ConfigSpace.hyperparameters import FloatHyperparameter, IntegerHyperparameter
+
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if isinstance(parameter, FloatHyperparameter) and is_number:
+        return float(value)
+    if isinstance(parameter, IntegerHyperparameter) and is_number and isinstance(value, Integral):
+        return int(value)
+    listed = choices(parameter)
+    try:
+        return listed[position(listed, value)]
+    except ValueError:
+        raise ValueError(f"{parameter.name!r} cannot be {value!r}") from None
+
+
+def choices(parameter: Any) -> list[Any]:
+    """The values that a parameter lists, as the user gave them; none for a range."""
+    for name in ("choices", "sequence"):
+        if hasattr(parameter, name):
+            return [unwrapped(each) for each in getattr(parameter, name)]
+    return [unwrapped(parameter.value)] if hasattr(parameter, "value") else []
+
+
+def _configspace(given: object) -> ConfigurationSpace:
+    from ConfigSpace import ConfigurationSpace
+
+    if isinstance(given, ConfigurationSpace):  # a copy: what the user adds later is not ours
+        described = mapped(given.to_serialized_dict(), wrapped)
+        space = ConfigurationSpace.from_serialized_dict(described)
+    elif isinstance(given, Mapping):
+        space = ConfigurationSpace()
+        space.add(_parameters(given))
+    else:
+        raise SpaceError(
+            f"a space is a dict or a ConfigSpace.ConfigurationSpace, not {shown(given)} "
+            f"({type(given).__name__}). In a dict, {SPELLING}"
+        )
+    if len(space) == 0:
+        raise SpaceError("the space has no parameters; give at least one, as {'lr': (0.1, 1.0)}.")
+    return space
+
+
+def _parameters(given: Mapping[str, Any]) -> Iterable[Hyperparameter[Any, Any]]:
+    for name, spelled in given.items():
+        if not isinstance(name, str) or not name:
+            raise SpaceError(f"parameter names are texts, not {name!r}.")
+        try:
+            yield _parameter(name, spelled)
+        except SpaceError:
+            raise
+        except (ValueError, TypeError, OverflowError) as error:
+            raise SpaceError(f"parameter {name!r} is {shown(spelled)}: {error}") from error
+
+
+def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
+    from ConfigSpace.hyperparameters import (
+        CategoricalHyperparameter,
+        Constant,
+        Hyperparameter,
+        UniformFloatHyperparameter,
+        UniformIntegerHyperparameter,
+    )
+
+    spelled = _without_numpy(distributions.spelled(name, spelled))
+    if isinstance(spelled, Hyperparameter):
+        if spelled.name != name:
+            raise SpaceError(f"parameter {name!r} holds a hyperparameter named {spelled.name!r}.")
+        return spelled
+    if isinstance(spelled, tuple):
+        low, high, log = _range(name, spelled)
+        if isinstance(low, Integral) and isinstance(high, Integral):
+            return UniformIntegerHyperparameter(name, int(low), int(high), log=log)
+        return UniformFloatHyperparameter(name, float(low), float(high), log=log)
+    if isinstance(spelled, list):
+        if not spelled:
+            raise SpaceError(f"parameter {name!r} has no choices; {SPELLING}")
+        return CategoricalHyperparameter(name, list(map(wrapped, spelled)))
+    if isinstance(spelled, Mapping | set | frozenset | range):
+        raise SpaceError(f"parameter {name!r} is {shown(spelled)}: {SPELLING}")
+    return Constant(name, wrapped(spelled))
+
+
+def _without_numpy(spelled: Any) -> Any:
+    """An array as a list of choices, and choices as plain values."""
+    if getattr(spelled, "shape", ()) and hasattr(spelled, "tolist"):
+        return spelled.tolist()
+    if isinstance(spelled, list):
+        return [_plain_choice(each) for each in spelled]
+    return spelled
+
+
+def _plain_choice(choice: Any) -> Any:
+    """A choice with the scalars of NumPy in it as numbers."""
+    if getattr(choice, "shape", None) == () and hasattr(choice, "item"):
+        return choice.item()
+    if type(choice) in (list, tuple):
+        plain = type(choice)(map(_plain_choice, choice))
+        return choice if all(map(operator.is_, choice, plain)) else plain
+    if type(choice) is dict:
+        held = {key: _plain_choice(each) for key, each in choice.items()}
+        return choice if all(map(operator.is_, choice.values(), held.values())) else held
+    return choice
+
+
+def _is_number(bound: Any) -> bool:
+    """Whether a bound is a real number, small enough to compute with."""
+    return _is_real(bound) and bool(-LARGEST < bound < LARGEST)
+
+
+def _is_real(bound: object) -> bool:
+    return isinstance(bound, Real) and not isinstance(bound, bool)
+
+
+def _range(name: str, spelled: Sequence[Any]) -> tuple[Any, Any, bool]:
+    """The low, the high and whether it is logarithmic, of a tuple."""
+    bounds, scale = spelled[:2], list(spelled[2:])
+    if len(bounds) < 2 or not all(map(_is_number, bounds)) or scale not in ([], ["log"]):
+        raise SpaceError(f"parameter {name!r} is {shown(spelled)}: {SPELLING}")
+    low, high = bounds
+    if low >= high:
+        raise SpaceError(
+            f"parameter {name!r} is {shown(spelled)}: the low end must be below the high end; "
+            "write a plain value for a constant."
+        )
+    if scale and low <= 0:
+        raise SpaceError(
+            f"parameter {name!r} is {shown(spelled)}: 'log' needs a low end above zero."
+        )
+    return low, high, bool(scale)

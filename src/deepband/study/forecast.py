@@ -1,0 +1,150 @@
+"""How long a run will take with so many workers, by running it on a virtual clock.
+
+Losses that nobody knows yet are drawn from those that are known on the same rung: new configs are
+as good as old ones, as far as anyone can tell.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from deepband.core import hyperband
+from deepband.core.facts import Config
+from deepband.core.records import Job
+from deepband.core.state import State
+from deepband.errors import InputError, shown
+from deepband.execution.executors.simulated import SimulatedExecutor
+from deepband.samplers import Uniform
+from deepband.study.study import Study
+
+SAVING = 0.1
+"""Twice the workers are worth having when they save at least this share of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A run on so many workers."""
+
+    run: str
+    """The current one, or a way of deepening."""
+    workers: int
+    jobs: int
+    seconds: float
+    utilisation: float
+    """The share of the workers' time that is spent on jobs."""
+    bound: float
+    """Seconds that no order of jobs can do without: all work shared evenly, or one job a rung after
+    the other in the longest bracket."""
+    worth: int
+    """So many workers are worth having: twice as many would save less than a tenth."""
+
+
+def forecast(
+    study: Study, workers: int, seconds_per_unit: float, *, resumed: bool = False
+) -> list[Forecast]:
+    """What is left of the current run, and after it each way of deepening.
+
+    An evaluation takes `seconds_per_unit` for every unit of its budget; with `resumed`, for what
+    its budget exceeds that of the rung below.
+    """
+    if workers < 1 or not 0 < seconds_per_unit < float("inf"):
+        raise InputError(
+            f"workers is {workers} and seconds_per_unit {shown(seconds_per_unit)}: give a whole "
+            "number of 1 or more, and seconds above 0."
+        )
+    duration = _duration(study.state, seconds_per_unit, resumed)
+    start = study.copy(_ByChance(study.learns))
+    found, done = _forecast("the current run", start, workers, duration)
+    forecasts = [found]
+    for strategy, schedule in hyperband.options(done.state):
+        deeper = done.copy()
+        deeper.deepen(strategy, to=schedule.max_budget)
+        filling = schedule == done.state.schedule
+        name = f"{'filling' if filling else 'deepening'} {strategy!r}"
+        found, _ = _forecast(name, deeper, workers, duration)
+        forecasts.append(found)
+    return forecasts
+
+
+def _forecast(
+    name: str, study: Study, workers: int, duration: Callable[[Job], float]
+) -> tuple[Forecast, Study]:
+    """The forecast for a study's run, and the study when it is done."""
+    found, done = _simulate(name, study, workers, duration)
+    return replace(found, worth=_worth(name, study, duration)), done
+
+
+def _worth(name: str, study: Study, duration: Callable[[Job], float]) -> int:
+    workers, seconds = 1, _simulate(name, study, 1, duration)[0].seconds
+    while seconds:
+        faster = _simulate(name, study, 2 * workers, duration)[0].seconds
+        if faster > (1 - SAVING) * seconds:
+            break
+        workers, seconds = 2 * workers, faster
+    return workers
+
+
+def _simulate(
+    name: str, study: Study, workers: int, duration: Callable[[Job], float]
+) -> tuple[Forecast, Study]:
+    done, path = study.copy(), dict[int, dict[int, float]]()
+
+    def lasting(job: Job) -> float:
+        seconds = duration(job)
+        path.setdefault(job.bracket, {})[job.rung] = seconds
+        return seconds
+
+    simulated = SimulatedExecutor(workers, lasting)
+    before = len(study.evaluations)
+    done.optimize(_Drawn(study.state), executor=simulated)
+    longest = max((sum(rungs.values()) for rungs in path.values()), default=0.0)
+    return Forecast(
+        run=name,
+        workers=workers,
+        jobs=len(done.evaluations) - before,
+        seconds=simulated.clock,
+        utilisation=simulated.utilisation,
+        bound=max(simulated.busy / workers, longest),
+        worth=workers,
+    ), done
+
+
+class _ByChance:
+    """Draws as `uniform` does, and lets jobs wait for each other if the study's sampler does: a
+    forecast needs no good configs."""
+
+    def __init__(self, learns: bool) -> None:
+        self.learns = learns
+        self.draw = Uniform().draw
+
+
+class _Drawn:
+    """An objective whose losses are drawn from those known on the same rung."""
+
+    def __init__(self, state: State) -> None:
+        self.known: dict[float, list[float]] = dict(_known_losses(state))
+
+    def __call__(self, config: Config, budget: float) -> float:
+        draw = random.Random(repr((sorted(config.items()), budget)))
+        return draw.choice(self.known.get(budget) or [draw.random()])
+
+
+def _known_losses(state: State) -> Iterator[tuple[float, list[float]]]:
+    sign = -1.0 if state.created.maximize else 1.0  # objectives speak in the user's direction
+    for rung, budget in enumerate(state.run.budgets):
+        told = [
+            each for cell, of in state.results.items() if cell[1] == rung for each in of.values()
+        ]
+        yield budget, [sign * each.loss for each in told if each.loss is not None]
+
+
+def _duration(state: State, seconds_per_unit: float, resumed: bool) -> Callable[[Job], float]:
+    eta = state.schedule.eta
+
+    def duration(job: Job) -> float:
+        saved = job.budget / eta if resumed and job.rung > job.bracket else 0.0
+        return seconds_per_unit * (job.budget - saved)
+
+    return duration

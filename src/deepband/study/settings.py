@@ -1,0 +1,194 @@
+"""Opening a study: settings are checked when it is made and compared when it is opened again."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from fractions import Fraction
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from deepband.core.facts import Fact, RunStarted, StudyCreated
+from deepband.core.schedule import Budget, Schedule, as_number, read_budget
+from deepband.core.state import State
+from deepband.errors import InputError, shown
+from deepband.samplers import Sampler, SamplerName, make_sampler
+from deepband.samplers.source import Drawer
+from deepband.space.search_space import Space
+from deepband.storage import MemoryStorage, SqliteStorage, Storage, state_of
+from deepband.storage.checkpoints import read_keep
+from deepband.storage.codec import check_storable
+from deepband.study.study import Study
+from deepband.system.posix import require_posix
+
+if TYPE_CHECKING:
+    from ConfigSpace import ConfigurationSpace
+
+
+class Settings(TypedDict):
+    """What a user gave; None is what was not given."""
+
+    space: Space | ConfigurationSpace | Mapping[str, Any] | None
+    max_budget: Budget | None
+    min_budget: Budget | None
+    eta: int | None
+    seed: int | None
+    maximize: bool | None
+    integer_budgets: bool | None
+    sampler: SamplerName | Sampler | None
+
+
+def open_study(
+    storage: str | os.PathLike[str] | None = None,
+    *,
+    space: Space | ConfigurationSpace | Mapping[str, Any] | None = None,
+    max_budget: Budget | None = None,
+    min_budget: Budget | None = None,
+    eta: int | None = None,
+    seed: int | None = None,
+    maximize: bool | None = None,
+    integer_budgets: bool | None = None,
+    sampler: SamplerName | Sampler | None = None,
+    keep: str = "newest",
+) -> Study:
+    """Make a study, or open one that is there.
+
+    `storage` is the path of a file such as "mlp.study" (beside which a folder "mlp.study.files" is
+    made), or None or ":memory:" for a study that ends with its process.
+
+    A new study needs `space` and `max_budget`. Hyperband runs between `min_budget` (1) and
+    `max_budget`, in whatever unit the objective understands, with `eta` (3) times the budget from
+    rung to rung. Where the budgets between them are not whole, `integer_budgets` floors what jobs
+    carry; costs count the exact ones. `seed` (0) decides every draw. A study that is there keeps
+    its settings: one that is given must be the same, and `max_budget` that of the first run.
+
+    `sampler` says where configs come from: "uniform", one that learns from what was evaluated
+    ("tpe", "forest", "de", "prior"), or one of your own.
+
+    `keep` says which checkpoints stay: "newest" of each config, "all", "none", or "top:20".
+
+    >>> study = open_study(space={"lr": (1e-4, 1e-1, "log")}, max_budget=9)
+    >>> while job := study.ask():
+    ...     study.tell(job, abs(job.config["lr"] - 0.01) / job.budget)
+    >>> study.done, len(study.evaluations)
+    (True, 22)
+    """
+    given = Settings(
+        space=space,
+        max_budget=max_budget,
+        min_budget=min_budget,
+        eta=eta,
+        seed=seed,
+        maximize=maximize,
+        integer_budgets=integer_budgets,
+        sampler=sampler,
+    )
+    kept = read_keep(keep)
+    opened = _storage(storage)
+    state = state_of(opened)
+    if state.runs:
+        shaped, chosen = check_same(state.created, given)
+        return Study(opened, state, Drawer(state.created, shaped, chosen), kept)
+    created, shaped, chosen = create(given, storage or ":memory:")
+    if isinstance(opened, SqliteStorage):
+        check_storable(created.space)
+    facts: list[Fact] = [created, RunStarted(0, created.max_budget, None)]
+    if opened.lock():  # somebody made it in the meantime
+        opened.close()
+        return open_study(storage, **given, keep=keep)
+    opened.append(facts)
+    return Study(opened, State(facts), Drawer(created, shaped, chosen), kept)
+
+
+def reopen(storage: Storage) -> Study:
+    """The study of a storage that holds one."""
+    state = state_of(storage)
+    _, sampler, _ = make_sampler(state.created.sampler, state.created.chunk)
+    return Study(storage, state, Drawer(state.created, None, sampler), read_keep("newest"))
+
+
+def _storage(place: str | os.PathLike[str] | None) -> Storage:
+    if place is None or place == ":memory:":
+        return MemoryStorage()
+    require_posix()
+    return SqliteStorage(place)
+
+
+def create(given: Settings, where: object) -> tuple[StudyCreated, Space, Sampler]:
+    """The settings of a new study, from what is given and the defaults."""
+    low, high, eta, seed = given["min_budget"], given["max_budget"], given["eta"], given["seed"]
+    if given["space"] is None or high is None:
+        name = "space" if given["space"] is None else "max_budget"
+        raise InputError(f"there is no study at {where} yet: give {name} to make one.")
+    low, eta = 1 if low is None else low, 3 if eta is None else eta
+    schedule = Schedule.of(eta, low, high)
+    if given["integer_budgets"] and schedule.unit < 1:
+        raise InputError(
+            f"integer_budgets would floor the smallest budget, {as_number(schedule.unit)}, to "
+            "zero: choose another unit, or a min_budget of 1 or more."
+        )
+    name, sampler, chunk = make_sampler(given["sampler"] or "uniform")
+    space = Space.of(given["space"])
+    created = StudyCreated(
+        study=secrets.token_hex(8),
+        space=space.description,
+        eta=schedule.eta,
+        min_budget=read_budget("min_budget", low),
+        max_budget=read_budget("max_budget", high),
+        seed=0 if seed is None else _seed(seed),
+        maximize=_switch("maximize", given["maximize"]),
+        integer_budgets=_switch("integer_budgets", given["integer_budgets"]),
+        sampler=name,
+        chunk=chunk,
+    )
+    return created, space, sampler
+
+
+def check_same(created: StudyCreated, given: Settings) -> tuple[Space | None, Sampler]:
+    """Raise an InputError that names both values where what is given differs from what is kept."""
+    _compare("eta", created.eta, given["eta"])
+    _compare("maximize", created.maximize, given["maximize"])
+    _compare("integer_budgets", created.integer_budgets, given["integer_budgets"])
+    if given["seed"] is not None:
+        _compare("seed", created.seed, _seed(given["seed"]))
+    for name, kept, budget in (
+        ("min_budget", created.min_budget, given["min_budget"]),
+        ("first max_budget", created.max_budget, given["max_budget"]),
+    ):
+        if budget is not None:
+            _compare(name, kept, read_budget(name, budget))
+    name, sampler, _ = make_sampler(given["sampler"] or created.sampler, created.chunk)
+    _compare("sampler", created.sampler, name)
+    if given["space"] is None:
+        return None, sampler
+    space = Space.of(given["space"])
+    difference = Space.described(created.space).difference(space)
+    if difference:
+        raise InputError(f"the study was made with another space: {difference}. {_ADVICE}")
+    return space, sampler
+
+
+_ADVICE = "A study keeps its settings: leave it out, or open another study."
+_DEEPEN = "Leave it out; to go on with a larger one, deepen the study (`study.deepen`)."
+
+
+def _compare(name: str, kept: object, given: object) -> None:
+    if given is not None and given != kept:
+        shown = [as_number(each) if isinstance(each, Fraction) else each for each in (kept, given)]
+        advice = _DEEPEN if name == "first max_budget" else _ADVICE
+        raise InputError(
+            f"the study was made with {name} {shown[0]!r}, and {shown[1]!r} is given. {advice}"
+        )
+
+
+def _seed(seed: int) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise InputError(f"seed is {shown(seed)}: give a whole number of 0 or more.")
+    return int(seed)
+
+
+def _switch(name: str, given: bool | None) -> bool:
+    if given not in (None, True, False):
+        raise InputError(f"{name} is {shown(given)}: give True or False.")
+    return bool(given)
