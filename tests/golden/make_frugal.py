@@ -1,4 +1,4 @@
-"""Makes frugal.json, our own golden cases, by the oracle: `PYTHONPATH=tests python
+"""Makes frugal.json, our own golden cases, by the oracle: `PYTHONPATH=tests/support python
 tests/golden/make_frugal.py`. Its form is that of deepening.json."""
 
 from __future__ import annotations

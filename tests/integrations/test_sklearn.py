@@ -1,0 +1,1007 @@
+"""DeepbandSearchCV: scikit-learn's own checks, and what only it can do."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pickle
+import re
+import subprocess
+import sys
+import threading
+import tomllib
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn
+from scipy.stats import loguniform
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import (
+    make_classification,
+    make_multilabel_classification,
+    make_regression,
+)
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
+from sklearn.metrics import f1_score, make_scorer
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    PredefinedSplit,
+    ShuffleSplit,
+    StratifiedKFold,
+)
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import deepband
+from deepband import InputError
+from deepband.core.strategies import StrategyName
+from deepband.integrations.sklearn import DeepbandSearchCV
+from deepband.integrations.sklearn.subsamples import Subsampled, nested
+
+ROOT = Path(__file__).parents[2]
+X, y = make_classification(n_samples=300, n_informative=5, random_state=0)
+ALPHA = {"alpha": (1e-6, 1e-1, "log")}
+C = {"C": (1e-3, 1e2, "log")}
+
+
+def make(**given: Any) -> DeepbandSearchCV:
+    """A search by calls of partial_fit, small and repeatable."""
+    settings = {"resource": "partial_fit", "max_resources": 3, "cv": 2, "random_state": 0}
+    estimator = given.pop("estimator", SGDClassifier(random_state=0))
+    space = given.pop("param_distributions", ALPHA)
+    return DeepbandSearchCV(estimator, space, **{**settings, **given})
+
+
+# As scikit-learn does with its own searches, fits that fail raise here: else a search takes a
+# failure for a verdict about a candidate, and checks that want an error see none.
+SEARCHES = {
+    "samples": DeepbandSearchCV(LogisticRegression(), C, cv=2, random_state=0),
+    "regressor": DeepbandSearchCV(Ridge(), {"alpha": (0.1, 1.0)}, cv=2, random_state=0),
+    "partial_fit": make(),
+}
+EXCEPTIONS = {
+    ("regressor", "check_supervised_y_2d"): "no search warns of a column y, GridSearchCV neither",
+}
+"""Checks that fail, and why that is right."""
+
+
+def checks() -> Iterator[Any]:
+    for name, search in SEARCHES.items():
+        raising = clone(search).set_params(error_score="raise")
+        for estimator, check in estimator_checks_generator(raising):
+            called = check.func.__name__
+            if "array_api" in called:  # of the estimator inside, by libraries that are not here
+                continue
+            reason = EXCEPTIONS.get((name, called))
+            yield pytest.param(estimator, check, reason, id=f"{name}-{called}")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("estimator", "check", "reason"), list(checks()))
+def test_the_checks_of_scikit_learn(estimator: Any, check: Any, reason: str | None) -> None:
+    with pytest.raises(AssertionError) if reason else nullcontext():
+        check(estimator)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "space", "resource"),
+    [
+        (LogisticRegression(), C, {"max_resources": 100}),
+        (
+            RandomForestClassifier(random_state=0),
+            {"max_depth": (1, 30)},
+            {"resource": "n_estimators", "max_resources": 9},
+        ),
+        (SGDClassifier(random_state=0), ALPHA, {"resource": "partial_fit", "max_resources": 9}),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["discarding", "preserving", "efficient"])
+def test_deepening_reuses_everything(
+    estimator: Any, space: Any, resource: Any, strategy: StrategyName
+) -> None:
+    search = DeepbandSearchCV(estimator, space, cv=3, random_state=1, **resource)
+    search.fit(X, y)
+    first = {(e.bracket, e.index, e.rung): e.loss for e in search.study_.evaluations}
+    assert search.plan_.evaluations == len(first) == len(search.cv_results_["params"])
+    quote = search.study_.quote(strategy)
+    search.deepen(X, y, strategy=strategy)
+    both = {(e.bracket, e.index, e.rung): e.loss for e in search.study_.evaluations}
+    assert first.items() <= both.items()
+    low, high = quote.evaluations_new
+    assert low <= len(both) - len(first) <= high
+    assert search.n_resources_[-1] == 3 * resource["max_resources"]
+    results = search.cv_results_
+    assert results["n_resources"][search.best_index_] == search.n_resources_[-1]
+    top = results["mean_test_score"][results["n_resources"] == search.n_resources_[-1]]
+    assert search.best_score_ == top.max()
+    assert search.score(X, y) > 0.6
+
+
+def test_a_frugal_look_and_its_fill(tmp_path: Path) -> None:
+    for _ in range(2):  # the script once more
+        search = make(study=tmp_path / "a.study").fit(X, y)
+        search.deepen(X, y, strategy="frugal")
+        search.deepen(X, y, strategy="discarding", max_resources=9)
+        assert search.n_resources_ == [1, 3, 9]
+        assert [run.strategy for run in search.study_.runs] == [None, "frugal", "discarding"]
+    fresh = make(max_resources=9).fit(X, y)
+    arrived = search.study_.state.run.arrived
+    assert arrived == fresh.study_.state.run.arrived
+    with pytest.raises(InputError, match="one rung at a time"):
+        search.deepen(X, y, strategy="frugal", max_resources=81)
+
+
+def test_discarding_ends_as_a_fresh_search_does() -> None:
+    deepened = make(strategy="discarding").fit(X, y)
+    deepened.deepen(X, y)
+    fresh = make(max_resources=9).fit(X, y)
+    assert deepened.best_params_ == fresh.best_params_
+    assert deepened.best_score_ == fresh.best_score_
+    assert (deepened.predict(X) == fresh.predict(X)).all()
+
+
+def test_the_plan_is_known_before_and_is_what_happens() -> None:
+    search = make(max_resources=27)
+    plan = search.plan_
+    search.fit(X, y)
+    assert search.plan_ == plan
+    assert len(search.cv_results_["params"]) == plan.evaluations
+    with pytest.raises(AttributeError, match="depends on the data"):
+        print(DeepbandSearchCV(LogisticRegression(), C).plan_)
+
+
+def test_fit_again_with_more_resources_goes_on() -> None:
+    search = make(warm_start=True).fit(X, y)
+    study = search.study_
+    search.set_params(max_resources=27).fit(X, y)
+    assert search.study_ is study
+    assert [run.max_budget for run in study.runs] == [3, 27]
+    search.fit(X, y)  # nothing is left
+    assert len(study.runs) == 2
+    cold = make().fit(X, y)
+    before = cold.study_
+    assert cold.fit(X, y).study_ is not before
+
+
+def test_training_goes_on_from_the_rung_below(tmp_path: Path) -> None:
+    search = make(estimator=Counting(str(tmp_path)), param_distributions=C, max_resources=9)
+    search.fit(X, y)
+    search.deepen(X, y)
+    calls = len(list(tmp_path.iterdir()))
+    resumed = sum(run.cost_resumed for run in search.study_.runs)
+    refits = 9 + 27
+    assert calls == 2 * resumed + refits  # in each of two folds
+
+
+class Counting(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # it ships no types
+    """Notes every call of partial_fit."""
+
+    def __init__(self, folder: str = "", C: float = 1.0) -> None:
+        self.folder = folder
+        self.C = C
+
+    def fit(self, X: Any, y: Any) -> Counting:
+        raise AssertionError("fit is never called")
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Counting:
+        self.classes_ = np.unique(y)
+        self.calls_ = getattr(self, "calls_", 0) + 1
+        (Path(self.folder) / str(os.urandom(8).hex())).touch()
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return np.full(len(X), self.classes_[0])
+
+    def score(self, X: Any, y: Any) -> float:
+        return -abs(self.C - 1) + self.calls_
+
+
+def test_continued_training_equals_training_at_once() -> None:
+    """Scores are those of so many calls from the start."""
+    search = make(max_resources=9).fit(X, y)
+    results = search.cv_results_
+    train, test = next(iter(StratifiedKFold(2).split(X, y)))
+    row = int(np.flatnonzero(results["n_resources"] == 9)[0])
+    alone = SGDClassifier(random_state=0, **results["params"][row])
+    for _ in range(9):
+        alone.partial_fit(X[train], y[train], classes=np.unique(y))
+    assert alone.score(X[test], y[test]) == results["split0_test_score"][row]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_the_same_for_any_number_of_jobs(n_jobs: int) -> None:
+    search = make(n_jobs=n_jobs, max_resources=9).fit(X, y)
+    alone = make(max_resources=9).fit(X, y)
+    assert search.best_params_ == alone.best_params_
+    for name in ("mean_test_score", "split1_test_score", "n_resources", "bracket", "iter"):
+        assert (search.cv_results_[name] == alone.cv_results_[name]).all()
+
+
+def test_the_table_of_results() -> None:
+    search = make(max_resources=9, return_train_score=True).fit(X, y)
+    results = search.cv_results_
+    assert list(results["iter"][results["bracket"] == 2]) == [0, 0, 0]
+    assert set(results["iter"][results["bracket"] == 0]) == {0, 1, 2}
+    assert (results["n_resources"] == 3 ** (results["bracket"] + results["iter"])).all()
+    assert results["rank_test_score"].min() == 1
+    best = results["rank_test_score"].argmin()
+    assert results["mean_test_score"][best] == results["mean_test_score"].max()
+    assert "mean_train_score" in results
+    assert results["param_alpha"][0] == results["params"][0]["alpha"]
+    assert all(len(column) == 22 for column in results.values())
+
+
+def test_samples_of_smaller_budgets_are_among_those_of_larger_ones() -> None:
+    labels = np.array([0] * 80 + [1] * 20)
+    order = nested(np.arange(100), labels, seed=1)
+    assert sorted(order) == list(range(100))
+    assert labels[order[:10]].sum() == 2
+    assert labels[order[:50]].sum() == 10
+    small, large = (
+        list(Subsampled(list(KFold(2).split(X[:100])), n, 100, labels, 1).split()) for n in (20, 60)
+    )
+    for (few, test), (many, same) in zip(small, large, strict=True):
+        assert set(few) < set(many)
+        assert (len(few), len(many)) == (10, 30)
+        assert list(test) == list(same)
+
+
+def test_the_best_is_fitted_with_the_largest_resources() -> None:
+    class Sized(LogisticRegression):  # type: ignore[misc] # it ships no types
+        def fit(self, X: Any, y: Any) -> Any:
+            self.size_ = len(X)
+            return super().fit(X, y)
+
+    search = DeepbandSearchCV(Sized(), C, cv=2, random_state=0, max_resources=100).fit(X, y)
+    assert search.best_estimator_.size_ == 100
+    search.deepen(X, y)
+    assert search.best_estimator_.size_ == 300
+    forest = DeepbandSearchCV(
+        GradientBoostingClassifier(random_state=0),
+        {"max_depth": (1, 5)},
+        resource="n_estimators",
+        max_resources=9,
+        cv=2,
+        random_state=0,
+    ).fit(X, y)
+    assert forest.best_estimator_.n_estimators == forest.best_params_["n_estimators"] == 9
+
+
+def test_pipelines_regressors_and_distributions_of_scipy() -> None:
+    pipe = make_pipeline(StandardScaler(), LogisticRegression())
+    space = {"logisticregression__C": loguniform(1e-3, 1e2)}
+    search = DeepbandSearchCV(pipe, space, cv=2, random_state=0).fit(X, y)
+    assert 1e-3 <= search.best_params_["logisticregression__C"] <= 1e2
+    inputs, target = make_regression(n_samples=90, random_state=0)
+    regression = DeepbandSearchCV(Ridge(), {"alpha": (0.1, 10.0)}, cv=3, random_state=0)
+    assert regression.fit(inputs, target).score(inputs, target) > 0.5
+
+
+def test_several_metrics() -> None:
+    assert make(scoring="accuracy", refit="accuracy").fit(X, y).best_score_ > 0.5
+    search = make(scoring=["accuracy", "roc_auc"], refit="roc_auc", max_resources=9).fit(X, y)
+    assert search.multimetric_
+    assert search.best_score_ == search.cv_results_["mean_test_roc_auc"][search.best_index_]
+    assert "rank_test_accuracy" in search.cv_results_
+    losses = sorted(-(each.loss or 0.0) for each in search.study_.evaluations)
+    assert losses == sorted(search.cv_results_["mean_test_roc_auc"])
+    with pytest.raises(InputError, match="refit names the one that decides"):
+        make(scoring=["accuracy", "roc_auc"]).fit(X, y)
+
+
+def test_refit_may_be_a_function_or_nothing() -> None:
+    search = make(refit=lambda results: 3).fit(X, y)
+    assert search.best_index_ == 3
+    assert search.predict(X).shape == y.shape
+    bare = make(refit=False).fit(X, y)
+    assert bare.best_params_
+    with pytest.raises(AttributeError, match="predict"):
+        bare.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("returned", "kind", "message"),
+    [
+        (-1, IndexError, "out of range: refit returned -1, and cv_results_ has 6 rows"),
+        (6, IndexError, "out of range"),
+        (1.7, TypeError, "not an integer: refit returned 1.7"),
+        (None, TypeError, "not an integer: refit returned None"),
+        (True, TypeError, "not an integer"),
+    ],
+)
+def test_a_function_that_chooses_no_row_is_told_so(returned: Any, kind: Any, message: str) -> None:
+    search = make(refit=lambda results: returned)
+    with pytest.raises(kind, match=message) as raised:
+        search.fit(X, y)
+    assert isinstance(raised.value, InputError)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        search.predict(X)
+
+
+class Silent(LogisticRegression):  # type: ignore[misc] # it ships no types
+    """Whose `fit` returns nothing."""
+
+    def fit(self, *given: Any, **named: Any) -> None:
+        super().fit(*given, **named)
+
+
+def test_the_best_estimator_is_there_whatever_its_fit_returns() -> None:
+    search = DeepbandSearchCV(Silent(), C, cv=2, random_state=0).fit(X, y)
+    assert isinstance(search.best_estimator_, Silent)
+    assert search.score(X, y) > 0.5
+    by_parameter = DeepbandSearchCV(
+        Silent(), {"C": (0.01, 1.0)}, resource="max_iter", max_resources=900, min_resources=300
+    ).fit(X, y)
+    assert by_parameter.score(X, y) > 0.5
+
+
+def test_sparse_data_of_any_format() -> None:
+    import scipy.sparse as sp
+
+    for kind in (sp.coo_matrix, sp.coo_array, sp.csc_array, sp.lil_matrix):
+        search = DeepbandSearchCV(
+            LogisticRegression(), C, cv=2, random_state=0, max_resources=100
+        ).fit(kind(X), y)
+        assert search.predict(kind(X).tocsr()).shape == y.shape
+        assert len(search.refit_indices_) == 100
+
+
+def test_fit_parameters_that_cannot_be_pickled() -> None:
+    class Told(LogisticRegression):  # type: ignore[misc] # it ships no types
+        def fit(self, X: Any, y: Any, lock: Any = None, call: Any = None) -> Any:
+            with lock:
+                call()
+            return super().fit(X, y)
+
+    search = DeepbandSearchCV(Told(), C, cv=2, random_state=0, max_resources=100)
+    search.fit(X, y, lock=threading.Lock(), call=lambda: None)
+    search.deepen(X, y, lock=threading.Lock(), call=lambda: None)
+    with pytest.raises(InputError, match="parameters of fit differs"):
+        search.deepen(X, y, lock=threading.Lock(), call=lambda: 1)
+
+
+def test_classes_may_be_given_as_partial_fit_takes_them() -> None:
+    search = make().fit(X, y, classes=[0, 1, 2])
+    assert list(search.best_estimator_.classes_) == [0, 1, 2]
+    assert list(search.deepen(X, y, classes=[0, 1, 2]).best_estimator_.classes_) == [0, 1, 2]
+
+
+def test_kernels_are_cut_in_rows_and_columns() -> None:
+    kernel = X @ X.T
+    search = DeepbandSearchCV(
+        SVC(kernel="precomputed"), C, cv=2, random_state=0, max_resources=100
+    ).fit(kernel, y)
+    assert search.best_estimator_.shape_fit_ == (100, 100)
+    assert search.predict(kernel[:, search.refit_indices_]).shape == y.shape
+    plain = DeepbandSearchCV(SVC(kernel="linear"), C, cv=2, random_state=0, max_resources=100)
+    assert plain.fit(X, y).best_score_ == pytest.approx(search.best_score_)
+    assert search.deepen(kernel, y).predict(kernel).shape == y.shape
+    assert search.refit_indices_ is None
+
+
+def test_splits_may_be_masks() -> None:
+    half = np.arange(len(X)) % 2 == 0
+    masks = [(half, ~half), (~half, half)]
+    indices = [tuple(map(np.flatnonzero, each)) for each in masks]
+    search = DeepbandSearchCV(LogisticRegression(), C, cv=masks, random_state=0).fit(X, y)
+    same = DeepbandSearchCV(LogisticRegression(), C, cv=indices, random_state=0).fit(X, y)
+    assert search.best_score_ == same.best_score_
+
+
+def test_a_parameter_named_as_a_setting_of_studies_keeps_its_name() -> None:
+    search = make(param_distributions={"eta": (1.0, 0.1)})
+    with pytest.raises(InputError, match="parameter 'eta' is"):
+        search.fit(X, y)
+
+
+def test_an_estimator_that_cannot_score_is_told_first() -> None:
+    class Unscored(BaseEstimator):  # type: ignore[misc] # it ships no types
+        def fit(self, X: Any, y: Any = None) -> Any:
+            return self
+
+    with pytest.raises(TypeError, match="scor"):
+        DeepbandSearchCV(Unscored(), C).fit([[1.0]])
+
+
+def test_parameters_have_columns_of_their_type() -> None:
+    space = {"alpha": [0.1, 1], "n_iter_no_change": [3, 4], "shuffle": [True], "loss": ["hinge"]}
+    results = make(param_distributions=space, max_resources=9).fit(X, y).cv_results_
+    kinds = {name: results[f"param_{name}"].dtype.kind for name in space}
+    assert kinds == {"alpha": "f", "n_iter_no_change": "i", "shuffle": "b", "loss": "O"}
+
+
+def test_groups_and_weights() -> None:
+    groups = np.arange(len(X)) % 5
+    search = make(cv=GroupKFold(5)).fit(X, y, groups=groups)
+    assert search.n_splits_ == 5
+    weighted = make(estimator=GaussianNB(), param_distributions={"var_smoothing": (1e-9, 1e-3)})
+    weighted.fit(X, y, sample_weight=np.ones(len(X)))
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = make(
+            estimator=GaussianNB().set_partial_fit_request(sample_weight=True),
+            param_distributions={"var_smoothing": (1e-9, 1e-3)},
+        )
+        routed.fit(X, y, sample_weight=np.linspace(0, 1, len(X)))
+    assert not np.allclose(routed.best_estimator_.theta_, weighted.best_estimator_.theta_)
+
+
+def test_a_study_in_a_file_is_gone_on_with(tmp_path: Path) -> None:
+    place = tmp_path / "search.study"
+    search = make(study=place).fit(X, y)
+    assert deepband.open_study(place).done
+    again = make(study=place).fit(X, y)  # another process would do the same
+    assert again.best_params_ == search.best_params_
+    assert (again.predict(X) == search.predict(X)).all()
+    assert again.n_splits_ == 2
+    again.set_params(max_resources=9).fit(X, y)
+    assert len(deepband.open_study(place).runs) == 2
+    again.deepen(X, y)
+    assert deepband.open_study(place).max_budget == 27
+
+
+class Stops(SGDClassifier):  # type: ignore[misc] # it ships no types
+    """Is interrupted on the second rung, while it is armed."""
+
+    armed = True
+
+    def partial_fit(self, *given: Any, **named: Any) -> Any:
+        if self.armed and getattr(self, "t_", 0) > 300:
+            raise KeyboardInterrupt
+        return super().partial_fit(*given, **named)
+
+
+def test_an_interrupted_fit_goes_on(tmp_path: Path) -> None:
+    place = tmp_path / "search.study"
+    with pytest.raises(KeyboardInterrupt):
+        make(estimator=Stops(random_state=0), study=place).fit(X, y)
+    known = len(deepband.open_study(place).evaluations)
+    assert 0 < known < 6
+    Stops.armed = False
+    search = make(estimator=Stops(random_state=0), study=place).fit(X, y)
+    assert search.best_score_ == make().fit(X, y).best_score_
+
+
+@pytest.mark.parametrize("resource", ["partial_fit", "n_samples"])
+def test_candidates_are_evaluated_by_several_processes(resource: str, tmp_path: Path) -> None:
+    largest = {"partial_fit": 3, "n_samples": 100}[resource]
+    settings = {"resource": resource, "max_resources": largest}
+    one = make(**settings).fit(X, y)
+    for study in (None, tmp_path / "a.study"):
+        search = make(n_jobs=2, study=study, **settings).fit(X, y)
+        assert search.best_score_ == one.best_score_
+        assert search.deepen(X, y).n_resources_[-1] == 3 * largest
+
+
+def test_a_fitted_search_travels(tmp_path: Path) -> None:
+    for study in (None, tmp_path / "search.study"):
+        search = make(study=study).fit(X, y)
+        other = pickle.loads(pickle.dumps(search))
+        assert (other.predict(X) == search.predict(X)).all()
+        other.deepen(X, y)
+        assert len(other.study_.runs) == 2
+        assert len(search.study_.runs) == 1
+    (tmp_path / "search.study").unlink()
+    assert (other.predict(X) == other.predict(X)).all()
+    with pytest.raises(InputError, match="is gone"):
+        other.deepen(X, y)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"resource": "epochs"}, "no parameter of SGDClassifier"),
+        ({"estimator": LogisticRegression()}, "has no such method"),
+        ({"max_resources": "auto"}, "say how large"),
+        ({"resource": "n_samples", "max_resources": 1000}, "there are 300 samples"),
+        ({"factor": 1}, "^factor is 1"),
+        ({"min_resources": 9}, "^min_resources is 9: it is larger than max_resources, 3"),
+        ({"resource": "n_samples", "min_resources": 290, "max_resources": 3}, "^min_resources is"),
+        ({"cv": []}, "gives no splits"),
+        ({"scoring": ["accuracy", "f1"], "cv": 1000}, "refit names"),
+        ({"param_distributions": []}, "a list of dicts"),
+        ({"param_distributions": [{"alpha": (0.1, 1.0)}, 3]}, "a list of dicts"),
+        (
+            {
+                "resource": "max_iter",
+                "param_distributions": [{"alpha": (0.1, 1.0)}, {"max_iter": (1, 50)}],
+            },
+            "out of the space",
+        ),
+        ({"max_resources": 9.9}, "whole number"),
+        (
+            {"resource": "max_iter", "param_distributions": {"max_iter": (1, 50)}},
+            "out of the space",
+        ),
+        ({"scoring": ["accuracy"], "refit": "f1"}, "refit names"),
+        ({"scoring": lambda e, X, y: {"a": 0.5}}, "no metric 'score'"),
+        ({"param_distributions": {}}, "no parameters"),
+    ],
+)
+def test_wrong_use(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make(**given).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scoring": "f1"},
+        {"cv": 3},
+        {"estimator__penalty": "l1"},
+        {"param_distributions": {"l1_ratio": (0.0, 1.0)}},
+        {"factor": 2},
+        {"min_resources": 3},
+    ],
+)
+@pytest.mark.parametrize("in_a_file", [False, True])
+def test_what_must_stay_as_it_was(change: Any, in_a_file: bool, tmp_path: Path) -> None:
+    search = make(warm_start=True, study=tmp_path / "a.study" if in_a_file else None)
+    search.fit(X, y)
+    search.set_params(**change)
+    with pytest.raises(InputError, match=r"the same data|was made with"):
+        search.deepen(X, y)
+
+
+def test_the_same_data_however_they_lie_in_memory() -> None:
+    search = make().fit(X, y)
+    search.deepen(np.asfortranarray(X), y)
+    assert search.n_resources_[-1] == 9
+
+
+def fixed(value: float) -> Any:
+    """A scorer that is another one for another value, under the same name."""
+
+    def score(estimator: Any, X: Any, y: Any) -> float:
+        return value + float(estimator.score(X, y))
+
+    return score
+
+
+def swapped(splits: Any) -> Any:
+    """The same folds, but for two samples in the middle of one that change places."""
+    (training, test), *rest = [(training.copy(), test.copy()) for training, test in splits]
+    place = len(training) // 2
+    training[place], test[place] = test[place], training[place]
+    return [(training, test), *rest]
+
+
+MANY_X, MANY_Y = make_classification(n_samples=4000, random_state=0)
+SPLITS = list(KFold(2).split(MANY_X))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "part"),
+    [
+        ({"scoring": fixed(0)}, {"scoring": fixed(1)}, "scoring"),
+        (
+            {"scoring": lambda e, X, y: e.score(X, y)},
+            {"scoring": lambda e, X, y: -e.score(X, y)},
+            "scoring",
+        ),
+        (
+            {"scoring": make_scorer(f1_score)},
+            {"scoring": make_scorer(f1_score, pos_label=0)},
+            "scoring",
+        ),
+        ({"cv": SPLITS}, {"cv": swapped(SPLITS)}, "splits"),
+        ({"cv": PredefinedSplit(np.arange(4000) % 2)}, {"cv": 2}, "splits"),
+    ],
+)
+@pytest.mark.parametrize("in_a_file", [False, True])
+def test_another_scorer_and_other_splits_are_noticed(
+    before: Any, after: Any, part: str, in_a_file: bool, tmp_path: Path
+) -> None:
+    study = tmp_path / "a.study" if in_a_file else None
+    search = make(warm_start=True, study=study, **before).fit(MANY_X, MANY_Y)
+    search.set_params(**after)
+    with pytest.raises(InputError, match=rf"(: |and ){part} differs"):
+        search.deepen(MANY_X, MANY_Y)
+    with pytest.raises(InputError, match=rf"(: |and ){part} differs"):
+        search.set_params(max_resources=9).fit(MANY_X, MANY_Y)
+    search.set_params(**before).deepen(MANY_X, MANY_Y)
+
+
+def test_splits_of_a_generator_are_compared_too() -> None:
+    search = make(cv=KFold(2).split(X)).fit(X, y)
+    with pytest.raises(InputError, match="splits differs"):
+        search.set_params(cv=iter(swapped(KFold(2).split(X)))).deepen(X, y)
+    search.set_params(cv=KFold(2).split(X)).deepen(X, y)
+
+
+def test_the_same_scorer_made_again_is_the_same() -> None:
+    search = make(scoring=fixed(1), cv=KFold(2)).fit(X, y)
+    search.set_params(scoring=fixed(1), cv=list(KFold(2).split(X)))
+    assert search.deepen(X, y).n_resources_[-1] == 9
+
+
+def test_equal_data_in_another_layout_are_the_same() -> None:
+    import pandas as pd
+    import scipy.sparse as sp
+
+    names = [f"f{number}" for number in range(X.shape[1])]
+    frame = pd.DataFrame(X, columns=names)
+    in_rows = pd.DataFrame(np.ascontiguousarray(X), columns=names).set_axis(range(7, 307))
+    split = pd.concat([frame[names[:3]], frame[names[3:]]], axis=1)
+    for same in (frame.copy(), in_rows, in_rows.reset_index(drop=True), split, frame[names]):
+        make().fit(frame, y).deepen(same, y)
+    with pytest.raises(InputError, match="data differs"):
+        make().fit(frame, y).deepen(frame.rename(columns={"f0": "other"}), y)
+    twice = sp.csr_matrix(X)
+    twice.data, twice.indices = np.repeat(twice.data / 2, 2), np.repeat(twice.indices, 2)
+    twice.indptr = twice.indptr * 2
+    summed = twice.copy()
+    summed.sum_duplicates()
+    assert len(summed.data) < len(twice.data)
+    make().fit(twice, y).deepen(summed, y)
+
+
+def test_splits_must_be_the_same_every_time() -> None:
+    for cv in (KFold(2, shuffle=True), ShuffleSplit(2)):
+        with pytest.raises(InputError, match="splits differently"):
+            make(cv=cv).fit(X, y)
+    seeded = make(cv=KFold(2, shuffle=True, random_state=0)).fit(X, y)
+    assert seeded.n_splits_ == 2
+    once = make(cv=KFold(2).split(X)).fit(X, y)
+    assert once.deepen(X, y).n_resources_[-1] == 9
+    listed = make(cv=list(KFold(2).split(X))).fit(X, y)
+    assert listed.best_params_ == make(cv=KFold(2)).fit(X, y).best_params_
+
+
+def test_a_deepening_that_was_interrupted_is_finished_first(tmp_path: Path) -> None:
+    for study in (None, tmp_path / "a.study"):
+        Stops.armed = False
+        search = make(estimator=Stops(random_state=0), study=study).fit(X, y)
+        Stops.armed = True
+        with pytest.raises(KeyboardInterrupt):
+            search.deepen(X, y)
+        Stops.armed = False
+        search.deepen(X, y)
+        assert search.n_resources_ == [1, 3, 9]
+    again = make(estimator=Stops(random_state=0), study=tmp_path / "a.study").fit(X, y)
+    again.deepen(X, y)  # the script once more
+    assert again.n_resources_ == [1, 3, 9]
+
+
+def test_models_of_another_study_are_not_used(tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    make(study=place, random_state=1).fit(X, y)
+    place.unlink()
+    second = make(study=place, random_state=2).fit(X, y)
+    assert second.best_score_ == make(random_state=2).fit(X, y).best_score_
+
+
+class Loaded(SGDClassifier):  # type: ignore[misc] # it ships no types
+    """Counts how many of it come out of a file."""
+
+    loaded = 0
+
+    def __setstate__(self, state: Any) -> None:
+        type(self).loaded += 1
+        super().__setstate__(state)
+
+
+def test_models_that_are_not_whole_are_trained_again(tmp_path: Path) -> None:
+    def deepened(damage: Any) -> Any:
+        place = tmp_path / f"{damage.__name__}.study"
+        search = make(estimator=Loaded(random_state=0), study=place).fit(X, y)
+        models = list(place.with_name(place.name + ".files").glob("models/*/*"))
+        assert models
+        for path in models:
+            damage(path)
+        Loaded.loaded = 0
+        return search.deepen(X, y).best_score_, Loaded.loaded
+
+    def nothing(path: Path) -> None:
+        pass
+
+    def changed(path: Path) -> None:
+        if path.suffix != ".json":
+            content = bytearray(path.read_bytes())
+            content[len(content) // 2] ^= 1
+            path.write_bytes(content)
+
+    def unsealed(path: Path) -> None:
+        if path.suffix == ".json":
+            path.unlink()
+
+    def linked(path: Path) -> None:
+        if path.suffix != ".json":
+            path.symlink_to(path.rename(tmp_path / path.name))
+
+    score, loaded = deepened(nothing)
+    found = {deepened(damage) for damage in (changed, unsealed, linked)}
+    assert len(found) == 1
+    same, fewer = found.pop()  # those that the deepening itself has trained
+    assert same == score
+    assert fewer < loaded
+
+
+SCALERS = [StandardScaler(), MinMaxScaler(), "passthrough"]
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "tpe", "forest", "de", "prior"])
+def test_estimators_as_choices(sampler: Any) -> None:
+    pipe = Pipeline([("scale", StandardScaler()), ("model", LogisticRegression())])
+    space = {"scale": SCALERS, "model": [LogisticRegression(C=0.1), Ridge(), GaussianNB()]}
+    search = DeepbandSearchCV(
+        pipe, space, cv=2, random_state=0, max_resources=100, scoring="r2", sampler=sampler
+    ).fit(X, y)
+    assert any(search.best_params_["scale"] is each for each in SCALERS)
+    assert not hasattr(SCALERS[0], "scale_")
+    search.deepen(X, y)
+    again = pickle.loads(pickle.dumps(search))
+    assert (again.predict(X) == search.predict(X)).all()
+    assert search.study_.explain(0, 0)
+
+
+def test_tuples_and_dicts_as_choices_come_back_as_they_were(tmp_path: Path) -> None:
+    sizes = [(5,), (5, 3), (3,)]
+    space = {"hidden_layer_sizes": sizes, "alpha": (1e-4, 1e-2, "log")}
+    place = tmp_path / "a.study"
+    first, again = (
+        make(estimator=MLPClassifier(random_state=0), param_distributions=space, study=place)
+        for _ in range(2)
+    )
+    first.fit(X, y)
+    again.fit(X, y).deepen(X, y)
+    assert again.best_estimator_.hidden_layer_sizes in sizes
+    with deepband.open_study(place) as study:
+        assert {each.config["hidden_layer_sizes"] for each in study.evaluations} == set(sizes)
+    weights = [{0: 1.0, 1: 2.0}, {0: 2.0, 1: 1.0}, None]
+    other = tmp_path / "b.study"
+    for _ in range(2):
+        weighted = DeepbandSearchCV(
+            LogisticRegression(), {**C, "class_weight": weights}, study=other, cv=2, random_state=0
+        ).fit(X, y)
+        assert weighted.best_params_["class_weight"] in weights
+
+
+@pytest.mark.parametrize("in_a_file", [False, True])
+def test_a_list_of_dicts_is_a_choice_among_them(in_a_file: bool, tmp_path: Path) -> None:
+    space: list[dict[str, Any]] = [
+        {"kernel": ["rbf"], "C": (0.1, 1.0), "gamma": (1e-3, 1e-1, "log")},
+        {"kernel": ["poly"], "C": (10.0, 20.0), "degree": [2, 3]},
+        {},
+    ]
+    study = tmp_path / "a.study" if in_a_file else None
+    search = DeepbandSearchCV(SVC(), space, cv=2, random_state=0, study=study, min_resources=10)
+    search.fit(X, y)
+    results = search.cv_results_
+    kinds = {frozenset(each) for each in results["params"]}
+    assert kinds == {frozenset(each) for each in space}
+    for params in results["params"]:
+        (given,) = (each for each in space if set(each) == set(params))
+        if "C" in params:
+            low, high = given["C"]
+            assert low <= params["C"] <= high
+    assert all(
+        results["param_gamma"].mask[row] == ("gamma" not in params)
+        for row, params in enumerate(results["params"])
+    )
+    assert set(search.best_params_) in [set(each) for each in space]
+    assert search.score(X, y) > 0.5
+    one, plain = (
+        DeepbandSearchCV(SVC(), given, cv=2, random_state=0).fit(X, y) for given in ([C], C)
+    )
+    assert one.best_params_ == plain.best_params_
+
+
+def test_several_labels() -> None:
+    inputs, labels = make_multilabel_classification(n_samples=120, random_state=0)
+    trees = DeepbandSearchCV(
+        DecisionTreeClassifier(random_state=0), {"max_depth": (1, 9)}, cv=2, random_state=0
+    )
+    assert trees.fit(inputs, labels).predict(inputs).shape == labels.shape
+
+
+def test_text_labels_and_frames() -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=[f"f{n}" for n in range(X.shape[1])])
+    names = np.array(["no", "yes"])[y]
+    search = make().fit(frame, names)
+    assert set(search.predict(frame)) <= {"no", "yes"}
+    assert list(search.feature_names_in_) == list(frame.columns)
+    search.deepen(frame.copy(), names)
+
+
+def test_weights_are_cut_along_with_the_samples() -> None:
+    class Weighed(LogisticRegression):  # type: ignore[misc] # it ships no types
+        def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+            assert len(sample_weight) == len(X)
+            return super().fit(X, y, sample_weight)
+
+    search = DeepbandSearchCV(Weighed(), C, cv=2, random_state=0, max_resources=100)
+    search.fit(X, y, sample_weight=np.ones(len(X)))
+    assert search.best_score_ > 0.5
+
+
+def test_wrong_ways_to_go_on() -> None:
+    search = make(warm_start=True).fit(X, y)
+    with pytest.raises(InputError, match=r"27.*81|nearest"):
+        search.set_params(max_resources=10).fit(X, y)
+    with pytest.raises(InputError, match="the same data"):
+        search.set_params(max_resources=9).fit(X[:200], y[:200])
+    with pytest.raises(InputError, match="the same data"):
+        search.deepen(X + 1, y)
+    with pytest.raises(InputError, match="nearest"):
+        search.deepen(X, y, max_resources=8)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        make().deepen(X, y)
+    samples = DeepbandSearchCV(LogisticRegression(), C, cv=2, random_state=0).fit(X, y)
+    with pytest.raises(InputError, match="there are 300 samples"):
+        samples.deepen(X, y)
+
+
+class Fragile(SGDClassifier):  # type: ignore[misc] # it ships no types
+    """Fails for some parameters, or from some budget on."""
+
+    def partial_fit(self, *given: Any, **named: Any) -> Any:
+        if self.alpha > 1e-2 or (self.alpha > 1e-4 and getattr(self, "t_", 0) > 600):
+            raise RuntimeError("too large")
+        return super().partial_fit(*given, **named)
+
+
+def test_candidates_that_fail_cost_only_themselves() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search = make(estimator=Fragile(random_state=0), max_resources=9).fit(X, y)
+    failed = np.isnan(search.cv_results_["mean_test_score"])
+    assert 0 < failed.sum() < len(failed)
+    assert not np.isnan(search.best_score_)
+    hopeless = make(estimator=Fragile(), param_distributions={"alpha": (0.1, 1.0)})
+    with pytest.raises(ValueError, match="fits failed"):
+        hopeless.fit(X, y)
+    with pytest.raises(RuntimeError, match="too large"):
+        make(estimator=Fragile(), error_score="raise", max_resources=9).fit(X, y)
+
+
+class Broken(LogisticRegression):  # type: ignore[misc] # it ships no types
+    """Is fitted, and cannot predict."""
+
+    def predict(self, X: Any) -> Any:
+        raise RuntimeError("no prediction today")
+
+
+@pytest.mark.filterwarnings("ignore:Scoring failed", "ignore:One or more of the test")
+def test_a_search_without_any_score_says_why_and_is_not_fitted() -> None:
+    search = DeepbandSearchCV(Broken(), C, cv=2, random_state=0)
+    with pytest.raises(InputError, match=r"no candidate.*RuntimeError: no prediction") as raised:
+        search.fit(X, y)
+    assert isinstance(raised.value.__cause__, RuntimeError)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        sklearn.utils.validation.check_is_fitted(search)
+    assert all(each.error for each in search.study_.evaluations)
+    fine = DeepbandSearchCV(LogisticRegression(), C, cv=2, random_state=0).fit(X, y)
+    with pytest.raises(InputError, match="no candidate has a score"):
+        fine.set_params(estimator=Broken()).fit(X, y)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        fine.predict(X)
+
+
+def test_a_parameter_that_is_not_there_is_no_verdict_about_a_candidate() -> None:
+    search = make(param_distributions=[ALPHA, {"alhpa": (0.1, 1.0)}])
+    with pytest.raises(ValueError, match="Invalid parameter 'alhpa'"):
+        search.fit(X, y)
+
+
+def test_without_scikit_learn_the_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "try: import deepband.integrations.sklearn\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "DeepbandError" in done.stdout
+    assert "pip install 'deepband[sklearn]'" in done.stdout
+
+
+class Recorder:
+    """A callback that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.begun: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
+        self.around: list[str] = []
+        self.estimators: list[Any] = []
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        self.around.append(f"setup {context.max_subtasks}")
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        self.around.append("teardown")
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        self.begun[context.task_name] += 1
+        self.estimators.append(estimator)
+
+    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
+        self.ended[context.task_name] += 1
+
+
+class Propagated(Recorder):
+    """One that estimators within the search are given too."""
+
+    max_propagation_depth = None
+
+
+HAS_CALLBACKS = hasattr(DeepbandSearchCV, "set_callbacks")
+"""Scikit-learn has them from 1.9 on."""
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_callbacks_are_told_of_every_evaluation(refit: bool) -> None:
+    recorder = Recorder()
+    search = DeepbandSearchCV(
+        LogisticRegression(), C, cv=2, random_state=0, max_resources=100, refit=refit
+    )
+    if not HAS_CALLBACKS:
+        return
+    search.set_callbacks(recorder).fit(X, y)
+    known = len(search.study_.evaluations)
+    rungs = len({(each.bracket, each.rung) for each in search.study_.evaluations})
+    expected = {"fit": 1, "search": 1, "rung": rungs, "candidate-split-evaluation": 2 * known}
+    assert recorder.begun == recorder.ended
+    assert recorder.begun == (expected | {"refit-with-best-params": 1} if refit else expected)
+    assert all(each is search for each in recorder.estimators)
+    assert recorder.around == [f"setup {1 + refit}", "teardown"]
+    search.deepen(X, y)
+    more = len(search.study_.evaluations) - known
+    assert recorder.begun["candidate-split-evaluation"] == 2 * (known + more)
+    assert recorder.around[2:] == recorder.around[:2]
+
+
+@pytest.mark.parametrize("jobs", [None, 2])
+def test_callbacks_are_told_of_every_call_of_partial_fit(jobs: int | None) -> None:
+    recorder = Propagated()
+    search = make(n_jobs=jobs)
+    if not HAS_CALLBACKS:
+        return
+    search.set_callbacks(recorder).fit(X, y)
+    assert recorder.begun == recorder.ended
+    assert recorder.begun["refit-with-best-params"] == 1
+    if jobs is None:  # another process has another recorder
+        highest: dict[Any, int] = {}
+        for each in search.study_.evaluations:
+            config = each.bracket, each.index
+            highest[config] = max(int(each.budget), highest.get(config, 0))
+        assert recorder.begun["partial_fit"] == 2 * sum(highest.values())
+
+
+def test_only_one_private_name_of_scikit_learn_is_used() -> None:
+    folder = Path(deepband.__file__).parent / "integrations" / "sklearn"
+    private = set()
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sklearn"):
+                names = [f"{node.module}.{each.name}" for each in node.names]
+                private |= {name for name in names if "._" in name}
+    assert private == {"sklearn.model_selection._search.BaseSearchCV"}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    (requirement,) = extras["sklearn"]
+    newest = re.fullmatch(r"scikit-learn>=1\.6,<1\.(\d+)", requirement)
+    assert newest, "the newest version that was tested bounds it"
+    assert int(sklearn.__version__.split(".")[1]) < int(newest[1])
+
+
+def test_a_sampler_by_its_name() -> None:
+    search = make(sampler="de").fit(X, y)
+    assert search.study_.state.created.sampler == "de"
+    assert pickle.loads(pickle.dumps(search)).study_.learns
+    plain = make().fit(X, y)
+    assert len(search.cv_results_["params"]) == len(plain.cv_results_["params"])

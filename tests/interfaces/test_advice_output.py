@@ -1,0 +1,62 @@
+"""How advice shows itself: its text, its table, its prices."""
+
+from __future__ import annotations
+
+import pytest
+
+from advised import finished, rank
+from deepband import Job
+from deepband.core.strategies import NAMES
+from driving import finish
+
+
+def test_prices_stand_beside_the_answer() -> None:
+    study = finished(rank)
+    advice = study.advice()
+    assert [each.strategy for each in advice.quotes] == list(NAMES)
+    assert advice.quotes[1] == study.quote("preserving")
+    study.deepen("frugal")
+    finish(study, rank)
+    assert [each.fills for each in study.advice().quotes] == [True] * 3 + [False] * 4
+
+
+def test_it_shows_itself() -> None:
+    advice = finished(rank).advice()
+    text = str(advice)
+    assert text.startswith("stay at 27: the top rung brought the best nothing\n")
+    for piece in ("Kendall's tau 1.00", "0 pairs beyond the noise", "9 to 27", "frugal, "):
+        assert piece in text
+    html = advice._repr_html_()
+    assert html.startswith("<table><caption>stay at 27")
+    assert "Kendall&#x27;s tau" in html
+
+
+def test_columns_are_aligned_whatever_the_budgets_are() -> None:
+    study = finished(rank, max_budget=100 / 3, min_budget=0.1234567)
+    lines = str(study.advice()).splitlines()[1:]
+    width = len("0.137174 to 0.411523")
+    assert "  0.137174 to 0.411523  best " in lines[3]
+    assert all(line[2 + width : 4 + width] == "  " != line[4 + width] for line in lines)
+
+
+def test_one_is_not_many() -> None:
+    advice = finished(rank, max_budget=3).advice()
+    assert ("on both rungs", "1 config") in advice.lines()
+
+    def trembling(job: Job) -> float:
+        first = job.index == 0 and job.bracket < 2
+        return float((job.bracket + job.rung) % 2) if first else 100.0 + rank(job)
+
+    lines = dict(finished(trembling, eta=2, max_budget=16).advice().lines())
+    assert lines["noise"] == "1 (1 pair crosses back and forth)"
+    assert lines["exchanges"] == "0 pairs beyond the noise"
+
+
+@pytest.mark.parametrize(("times", "shown"), [(0.04, "only 3.8 %"), (2, "67 %"), (1000, "100 %")])
+def test_shares_of_the_spread(times: float, shown: str) -> None:
+    """A share below 10 % has two digits, any other no decimals."""
+    flat = finished(rank).advice()
+    assert flat.spread is not None
+    step = times * flat.spread
+    advice = finished(lambda job: rank(job) - step * (job.rung == 3)).advice()
+    assert f"the best {shown} of the spread" in advice.reason

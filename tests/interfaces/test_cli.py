@@ -1,0 +1,435 @@
+"""The command line, used as a user would: in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import deepband
+import make_commands
+from deepband.interfaces.cli.group import RESOURCES, merge_resources
+
+HOSTILE = "\x1b[31mred\x1b[0m[bold]\u202e=cmd()\r"
+TRAIN = f"""
+import time
+space = {{"lr": (1e-4, 1e-1, "log"), "name": ["plain", {HOSTILE!r}, "=1+1"]}}
+
+def objective(config, budget):
+    return (config["lr"] - 0.01) ** 2 + 1 / budget
+
+def broken(config, budget):
+    return config["learning_rate"]
+
+def slow(config, budget, context):
+    (context.path / "state").write_text(str(budget))
+    time.sleep(0.05)
+    return config["lr"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(TRAIN)
+    return tmp_path
+
+
+def start(folder: Path, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "deepband", *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+def call(folder: Path, *arguments: object, code: int = 0) -> str:
+    """What a command prints, to the terminal or as its complaint."""
+    process = start(folder, *arguments)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == code, out + err
+    assert "Traceback" not in err or code == 1
+    return out if code == 0 else err
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study that the command line has run."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "train.py").write_text(TRAIN)
+    call(folder, "run", "mlp.study", "train.py:objective", "--max-budget", 9)
+    return folder / "mlp.study"
+
+
+@pytest.fixture
+def study(folder: Path, finished: Path) -> Path:
+    """A copy of it, to be looked at or spoiled."""
+    return Path(shutil.copy(finished, folder))
+
+
+def test_run_deepen_and_run_again(folder: Path) -> None:
+    out = call(folder, "run", "mlp.study", "train.py:objective", "--max-budget", 9, "--eta", 3)
+    assert out.startswith("objective train.py:objective\n")
+    assert "run 0, max_budget 9: done" in out
+    assert "deepband advice mlp.study" in out
+    out = call(folder, "quote", "mlp.study", "--strategy", "efficient", "--to", 27)
+    assert "deepening 'efficient', max_budget 9 to 27" in out
+    assert "max_budget 27: deepband run mlp.study" in call(folder, "deepen", "mlp.study")
+    assert "nothing to do" in call(folder, "deepen", "mlp.study", "--to", "27.0")
+    assert "run 1, max_budget 27: done" in call(folder, "run", "mlp.study")
+    opened = deepband.open_study(folder / "mlp.study")
+    assert opened.objective == "train.py:objective"
+    assert [run.strategy for run in opened.runs] == [None, "preserving"]
+
+
+def test_limits_and_going_on(folder: Path) -> None:
+    out = call(folder, "run", "a.study", "train.py:objective", "--max-budget", 9, "--max-cost", 5)
+    assert "stopped at a limit" in out
+    assert len(deepband.open_study(folder / "a.study").evaluations) == 5
+    assert "done" in call(folder, "run", "a.study")
+
+
+def test_reading_commands_in_text_and_json(folder: Path, study: Path) -> None:
+    assert "bracket 0  9/9  3/3  1/1" in call(folder, "status", study)
+    status = json.loads(call(folder, "status", study, "--json"))
+    assert status["objective"] == "train.py:objective"
+    assert status["status"]["done"] is True
+    assert status["status"]["spent"] == 78
+    assert "22 evaluations, cost 78" in call(folder, "plan", study)
+    plan = json.loads(call(folder, "plan", study, "--json"))
+    assert plan["sizes"] == {"0": [9, 3, 1], "1": [5, 1], "2": [3]}
+    quote = json.loads(call(folder, "quote", study, "--json"))
+    assert quote["cost"]["low"] == 345
+    best = json.loads(call(folder, "best", study, "--json"))
+    assert best["value"] == pytest.approx(1 / 9, abs=0.01)
+    low = json.loads(call(folder, "best", study, "--rung", 0, "--json"))
+    assert low["budget"] == 1
+    assert "ranks" in call(folder, "explain", study, 0, 0)
+    verdicts = json.loads(call(folder, "explain", study, 0, 0, "--json"))
+    assert verdicts[0]["candidates"] == 9
+    doctor = json.loads(call(folder, "doctor", study, "--json"))
+    assert doctor["good"] is True
+    assert doctor["locks"] is True
+    assert "sqlite" in call(folder, "doctor")
+
+
+def test_exports(folder: Path, study: Path) -> None:
+    lines = call(folder, "export", study, "--canonical").splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert len(rows) == 22
+    assert set(rows[0]) == {"bracket", "index", "rung", "run", "budget", "config", "loss"}
+    keys = [(row["bracket"], row["index"], row["rung"]) for row in rows]
+    assert keys == sorted(keys)
+    assert len(call(folder, "export", study, "--format", "jsonl").splitlines()) == 22
+    call(folder, "export", study, "-o", "out.csv")
+    text = (folder / "out.csv").read_text()
+    assert len(text.splitlines()) == 23
+    assert "'=1+1" in text
+    assert not re.search(r"(^|,)=", text)
+    assert "does not exist" in call(folder, "export", study, "-o", "no/out.csv", code=2)
+    assert "belongs to the study" in call(folder, "export", study, "-o", "mlp.study", code=2)
+    assert deepband.open_study(study).done
+
+
+def test_hostile_texts_are_shown_and_not_obeyed(folder: Path, study: Path) -> None:
+    for command in (("status", study), ("best", study), ("export", study), ("plan", study)):
+        out = call(folder, *command)
+        assert not any(bad in out for bad in "\x1b\u202e\r")
+    assert "\\x1b[31mred\\x1b[0m[bold]\\u202e=cmd()\\r" in call(folder, "export", study)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["run", "b.study"], 2, "names no objective: give FILE.py:FUNCTION"),
+        (["run", "b.study", "nofile.py:f", "--max-budget", "9"], 2, "there is no file nofile.py"),
+        (["run", "b.study", "train.py", "--max-budget", "9"], 2, "write it as FILE.py:FUNCTION"),
+        (["run", "b.study", "train.py:objectiv", "--max-budget", "9"], 2, "mean 'objective'"),
+        (["run", "b.study", "train.py:space", "--max-budget", "9"], 2, "give a function"),
+        (["run", "b.study", "no.module:f", "--max-budget", "9"], 2, "cannot be imported"),
+        (["run", "b.study", "train.py:objective"], 2, "give max_budget to make one"),
+        (["run", "b.study", "train.py:objective", "--max-budget", "x"], 2, "is not a number"),
+        (["run", "b.study", "train.py:objective", "--max-budget", "0"], 2, "greater than zero"),
+        (["run", "b.study", "train.py:objective", "--max-budget", "9", "--keep", "x"], 2, "keep"),
+        (["run", "mlp.study", "--eta", "2"], 2, "made with eta 3, and 2 is given"),
+        (["run", "mlp.study", "--max-budget", "27"], 2, "first max_budget 9, and 27 is given"),
+        (["run", "b.study", "train.py:objective", "--space", "bad.json"], 2, "cannot be read"),
+        (
+            ["run", "b.study", "train.py:objective", "--max-budget", "9", "--space", "odd.json"],
+            2,
+            "'x'",
+        ),
+        (["run", "b.study", "exits.py:f", "--max-budget", "9"], 2, "SystemExit: 0 ("),
+        (["run", "mlp.study", "other.py:objective"], 2, "parameter 'lr' was"),
+        (["run", "mlp.study", "--max-cost", "nan"], 2, "give a number of 0"),
+        (["run", "b.study", "train.py:broken", "--max-budget", "9"], 1, "KeyError"),
+        (["status", "nothing.study"], 2, "there is no study nothing.study"),
+        (["status", "train.py"], 1, "is not a whole study file"),
+        (["quote", "mlp.study", "--to", "50"], 2, "the nearest to go to are 27 and 81"),
+        (["deepen", "mlp.study", "--strategy", "effcient"], 2, "'effcient'"),
+        (["explain", "mlp.study", "7", "0"], 2, "there is no bracket 7"),
+        (["nonsense"], 2, "No such command"),
+    ],
+)
+def test_wrong_use_is_said_with_its_exit_code(
+    folder: Path, study: Path, arguments: list[str], code: int, message: str
+) -> None:
+    (folder / "bad.json").write_text("{")
+    (folder / "odd.json").write_text('{"x": {"range": 5}}')
+    (folder / "exits.py").write_text("import sys\nsys.exit(0)\n")
+    (folder / "other.py").write_text(TRAIN.replace("1e-4", "1e-5"))
+    assert message in call(folder, *arguments, code=code)
+    if code == 2:
+        assert not (folder / "b.study").exists()
+
+
+def test_a_space_from_a_file(folder: Path) -> None:
+    (folder / "only.py").write_text("def f(config, budget):\n    return config['x'] + len('x')\n")
+    spaces = {
+        "short.json": {"x": {"range": [0.001, 1.0, "log"]}, "y": ["a", "b"], "z": 3},
+        "configspace.json": deepband.open_study(
+            space={"x": (0.0, 1.0)}, max_budget=1
+        ).space.description,
+    }
+    for name, space in spaces.items():
+        (folder / name).write_text(json.dumps(space))
+        path = f"{name}.study"
+        call(folder, "run", path, "only.py:f", "--max-budget", 3, "--space", name)
+        assert deepband.open_study(folder / path).done
+
+
+def test_a_held_study_and_an_interrupt(folder: Path) -> None:
+    arguments = ("run", "slow.study", "train.py:slow", "--max-budget", 81)
+    process = start(folder, *arguments)
+    path = folder / "slow.study"
+    while not path.exists() or not deepband.open_study(path).evaluations:
+        assert process.poll() is None
+        time.sleep(0.05)
+    message = call(folder, *arguments, code=75)
+    assert f"held by process {process.pid} on host" in message
+    while ", 1 running" not in call(folder, "status", path):  # it may be between two
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Interrupted" in err
+    known = len(deepband.open_study(path).evaluations)
+    assert known > 0
+    call(folder, "run", path, "--max-cost", 81)
+    assert len(deepband.open_study(path).evaluations) > known
+
+
+def test_checkpoints_are_removed_with_a_word_on_the_cost(folder: Path) -> None:
+    out = call(folder, "run", "s.study", "train.py:slow", "--max-budget", 9, "--keep", "all")
+    assert "units again" not in out
+    found = json.loads(call(folder, "checkpoints", "s.study", "--keep", "top:2", "--json"))
+    assert found["kept"] == 2
+    assert found["removed"] == 20
+    assert found["bytes_freed"] > 0
+    assert found["extra_cost"] > 0
+    assert "2 checkpoints kept, 0 removed" in call(folder, "checkpoints", "s.study")
+    out = call(folder, "checkpoints", "s.study", "--keep", "none")
+    assert "0 checkpoints kept, 2 removed" in out
+    assert "deepening may train up to" in out
+
+
+def test_a_terminal_sees_a_live_table(folder: Path) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.environ.update(TERM="xterm", COLUMNS="100", LINES="40")
+        command = [sys.executable, "-m", "deepband", "run", "t.study", "train.py:slow"]
+        os.execv(sys.executable, [*command, "--max-budget", "9"])
+    shown = b""
+    try:
+        while chunk := os.read(terminal, 65536):
+            shown += chunk
+    except OSError:  # the other end is closed
+        pass
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    text = shown.decode()
+    assert "bracket 0" in text
+    assert re.search(r"about \d+ min \d\d s left", text)
+    assert "run 0, max_budget 9: done" in text
+
+
+def test_failures_not_decided_on_can_be_tried_again(folder: Path) -> None:
+    with deepband.open_study(folder / "f.study", space={"x": (0.0, 1.0)}, max_budget=9) as study:
+        study.tell_all([(job, ValueError()) for job in study.ask_all()[:4]])
+    (folder / "ok.py").write_text("def f(config, budget):\n    return config['x']\n")
+    out = call(folder, "run", "f.study", "ok.py:f", "--retry-failed")
+    assert "4 failed evaluations are tried again" in out
+    assert all(
+        each.loss is not None for each in deepband.open_study(folder / "f.study").evaluations
+    )
+
+
+def test_the_docs_hold_the_help_of_every_command() -> None:
+    assert make_commands.PAGE.read_text() == make_commands.page(), "python docs/make_commands.py"
+
+
+def test_the_commands_of_the_readme(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    first = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)[0]
+    (tmp_path / "train.py").write_text(first.partition("with deepband")[0])
+    commands = re.findall(r"^    deepband ((?:run|quote|deepen) .*)$", readme, re.MULTILINE)
+    assert len(commands) == 4
+    for command in commands:
+        call(tmp_path, *command.split())
+    assert deepband.open_study(tmp_path / "mlp.study").max_budget == 27
+
+
+@pytest.mark.parametrize("command", ["run", "quote", "serve"])
+def test_the_docs_hold_what_the_terminal_shows(folder: Path, command: str) -> None:
+    shown = call(folder, command, "--help").strip()
+    shown = shown.replace("python -m deepband", "deepband")
+    assert shown.split() == make_commands.help_of(command).split()
+
+
+def test_the_version(folder: Path) -> None:
+    assert call(folder, "--version").strip() == deepband.__version__
+
+
+def test_the_demo_twice_in_a_row(folder: Path) -> None:
+    first = call(folder, "demo")
+    assert re.search(r"max_budget 9 +0 +22 +69 ", first)
+    assert re.search(r"max_budget 27 +22 +47 +288 ", first)
+    assert "357 epochs trained in all" in first
+    second = call(folder, "demo")
+    assert "demo.study has 69 evaluations; going on with it." in second
+    assert second.split("re-used")[-1] == first.split("re-used")[-1]
+
+
+def test_a_sampler_by_its_name(folder: Path) -> None:
+    given = ("train.py:objective", "--max-budget", 9, "--sampler", "de")
+    assert "done" in call(folder, "run", "de.study", *given)
+    assert deepband.open_study(folder / "de.study").state.created.sampler == "de"
+    assert "done" in call(folder, "run", "de.study")
+
+
+@click.command()
+@click.option("--resources", type=RESOURCES, multiple=True, callback=merge_resources)
+def shows_resources(resources: dict[str, float] | None) -> None:
+    click.echo(json.dumps(resources))
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ([], None),
+        (["num_gpus=1"], {"num_gpus": 1}),
+        (["num_gpus=1,num_cpus=0.5"], {"num_gpus": 1, "num_cpus": 0.5}),
+        (["num_gpus=1", "a b = 2"], {"num_gpus": 1, "a b": 2}),
+    ],
+)
+def test_resources_are_repeated_or_separated_by_commas(
+    given: list[str], found: dict[str, float] | None
+) -> None:
+    arguments = [word for each in given for word in ("--resources", each)]
+    done = CliRunner().invoke(shows_resources, arguments)
+    assert json.loads(done.stdout) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["num_gpus"], "'num_gpus' is not NAME=NUMBER, such as num_gpus=1."),
+        (["=1"], "'=1' is not NAME=NUMBER"),
+        (["num_gpus=1,"], "'' is not NAME=NUMBER"),
+        (["num_gpus=one"], "'one' is not a number."),
+        (["num_gpus=-1"], "give a number of 0 or more."),
+        (["num_gpus=inf"], "give a number of 0 or more."),
+        (["num_gpus=nan"], "give a number of 0 or more."),
+        (["num_gpus=1,num_gpus=2"], "'num_gpus' is given twice."),
+        (["num_gpus=1", "num_gpus=2"], "'num_gpus' is given twice."),
+    ],
+)
+def test_resources_that_cannot_be_read_are_refused(given: list[str], why: str) -> None:
+    arguments = [word for each in given for word in ("--resources", each)]
+    done = CliRunner().invoke(shows_resources, arguments)
+    assert done.exit_code == 2
+    assert "Invalid value for '--resources': " in done.output
+    assert why in done.output
+
+
+def test_resources_need_a_cluster(folder: Path) -> None:
+    run = ["run", "a.study", "train.py:objective", "--max-budget", 3, "--resources", "num_gpus=1"]
+    assert "resources are for executor='ray' or Dask" in call(folder, *run, code=2)
+    assert deepband.open_study(folder / "a.study").evaluations == []
+
+
+def test_an_export_is_utf_8_whatever_the_locale_says(folder: Path) -> None:
+    with deepband.open_study(
+        folder / "a.study", space={"größe": ["ß", "日本"]}, max_budget=1
+    ) as study:
+        study.optimize(lambda config, budget: 1.0)
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    ascii_only["PYTHONCOERCECLOCALE"] = "0"
+    for arguments in (["export", "a.study", "-o", "out.csv"], ["export", "a.study"]):
+        command = [sys.executable, "-m", "deepband", *arguments]
+        done = subprocess.run(command, cwd=folder, env=ascii_only, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        written = done.stdout or (folder / "out.csv").read_bytes()
+        assert "config.größe" in written.decode()
+
+
+def test_an_export_that_cannot_be_written_leaves_what_was_there(folder: Path, study: Path) -> None:
+    """The shell's limit on the size of files stands for a full disk."""
+    (folder / "out.csv").write_text("what was there\n")
+    names = {path.name for path in folder.iterdir()}
+    for output in ("out.csv", "new.csv"):
+        command = f"ulimit -f 1; trap '' XFSZ; exec {sys.executable} -m deepband export mlp.study"
+        done = subprocess.run(
+            ["bash", "-c", f"{command} -o {output}"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2, done
+        assert f"{output} cannot be written: [Errno 27] File too large" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert (folder / "out.csv").read_text() == "what was there\n"
+    assert {path.name for path in folder.iterdir()} == names
+
+
+def test_an_export_goes_through_links_and_into_devices(folder: Path, study: Path) -> None:
+    (folder / "link.csv").symlink_to("real.csv")
+    call(folder, "export", study, "-o", "link.csv")
+    assert (folder / "link.csv").is_symlink()
+    assert len((folder / "real.csv").read_text().splitlines()) == 23
+    assert len(call(folder, "export", study, "-o", "/dev/stdout").splitlines()) == 23
+
+
+def test_a_name_without_room_for_the_files_beside_it_is_refused(folder: Path) -> None:
+    before = set(folder.iterdir())
+    for name in ("x" * 250, "x" * 248, "ü" * 124):
+        said = call(folder, "run", name, "train.py:objective", "--max-budget", 3, code=1)
+        assert "give one of 247 or less" in said
+    for name in ("x" * 300, "y/" * 3000):
+        assert "there is no study" in call(folder, "status", name, code=2)
+        assert "there is no study or folder" in call(folder, "serve", name, code=2)
+        assert "File name too long" in call(
+            folder, "run", name, "train.py:objective", "--max-budget", 3, code=1
+        )
+    assert {path for path in folder.iterdir() if path.name != "__pycache__"} == before
+    longest = folder / ("x" * 247)
+    call(folder, "run", longest.name, "train.py:objective", "--max-budget", 3)
+    assert deepband.open_study(longest).done

@@ -1,0 +1,418 @@
+"""The comparison: what is charged, who sees what, and what the tables say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from click.testing import CliRunner, Result
+
+import deepband
+from deepband import InputError
+from deepband.core.facts import Config
+from deepband.core.records import Evaluation
+from deepband.core.schedule import Schedule
+from deepband.interfaces.cli import main
+from deepband.research.compare import methods
+from deepband.research.compare.comparing import against_peers, endings, holm, standings
+from deepband.research.compare.curves import Band, Curves
+from deepband.research.compare.deciding import RULES, ranks_differ
+from deepband.research.compare.drawing import draw_curves, panels
+from deepband.research.compare.instances import INSTANCES, REPORTING, TUNING
+from deepband.research.compare.ledger import Ledger, SpentError, Task
+from deepband.research.compare.methods import METHODS, PEERS, RIGHT, SMALL, play
+from deepband.research.compare.ours import APART, Ours, Remembering, step_by_step, while_told
+from deepband.research.compare.peers import SMAC_PYTHON, suggested
+from deepband.research.compare.references import Reference
+from deepband.research.compare.settings import Settings, seed_of
+from deepband.research.compare.tables import report
+from deepband.research.paper.results import read_columns
+from deepband.research.paper.settings import read_scenario
+from deepband.samplers import SAMPLERS, Uniform
+from deepband.space.search_space import Space
+from surrogates import data, needs_data
+
+ROOT = Path(__file__).parents[2]
+FULL = float(Schedule.of(3, 1, 27).cost_resumed)
+
+
+@cache
+def task(scenario: str = "lcbench", max_budget: int = 27) -> Task:
+    read = read_scenario(data(), scenario)
+    return Task(read.problem(TUNING[scenario][0]), Space(read.space), max_budget)
+
+
+def played(name: str, seed: int = 3, scenario: str = "lcbench", max_budget: int = 27) -> Ledger:
+    ledger = Ledger(task(scenario, max_budget))
+    play(name, ledger, seed, ROOT / SMAC_PYTHON)
+    return ledger
+
+
+# The lists
+
+
+def test_what_was_looked_at_is_for_tuning_only() -> None:
+    assert {"3945", "7593", "34539", "126025"} <= {*TUNING["lcbench"]}
+    assert {"12", "28", "40981", "54"} <= {*TUNING["rbv2_xgboost"]}
+    assert TUNING.keys() == REPORTING.keys()
+    for name in TUNING:
+        assert not {*TUNING[name]} & {*REPORTING[name]}
+        assert len({*REPORTING[name]}) == 2 * len({*TUNING[name]}) == 16
+
+
+@needs_data
+@pytest.mark.parametrize("which", INSTANCES)
+def test_every_data_set_is_there(which: str) -> None:
+    for name, listed in INSTANCES[which].items():
+        assert {*listed} <= {*read_scenario(data(), name).instances}
+
+
+# What is charged
+
+
+@needs_data
+def test_training_is_continued_within_a_training_only() -> None:
+    ledger = Ledger(task(), full_runs=10 / FULL)
+    (config,) = Uniform().draw(task().space, (), 0, [0], 0)
+    paid = []
+    for training, budget in (("a", 1), ("a", 3), ("b", 3), ("a", 3), ("a", 1)):
+        ledger(training, config, budget)
+        paid.append(ledger.spent)
+    assert paid == [1, 3, 6, 6, 6]
+    with pytest.raises(SpentError):
+        ledger("a", config, 9)  # 6 more, and 4 are left
+    assert ledger.spent == 6
+
+
+@needs_data
+def test_the_incumbent_is_the_best_on_the_largest_budget() -> None:
+    ledger = Ledger(task())
+    configs = Uniform().draw(task().space, (), 0, range(30), 0)
+    for budget in (1, 3):
+        for number, config in enumerate(configs):
+            ledger(number, config, budget)
+            seen = configs[: number + 1]
+            found = [task().problem(each, task().fidelity(budget)) for each in seen]
+            best = max(range(len(found)), key=found.__getitem__)
+            assert ledger.steps[-1][1:] == (budget, configs[best])
+
+
+@needs_data
+def test_a_full_run_costs_one() -> None:
+    assert task().full_run == FULL == 357
+    assert played("once").spent == FULL
+    assert played("uniform").spent == 4 * FULL
+    assert played("once-3").spent == float(Schedule.of(3, 1, 9).cost_resumed)
+    assert task("rbv2_xgboost").fidelity(27) == 1
+    assert [int(task().fidelity(budget)) for budget in (1, 3, 9, 27)] == [1, 5, 17, 52]
+
+
+# The methods
+
+
+PLAYED = [name for name in METHODS if name != "smac"]
+
+
+@needs_data
+@pytest.mark.parametrize("name", PLAYED)
+def test_a_method_spends_what_it_may_and_is_the_same_again(name: str) -> None:
+    first, again = (played(name, scenario="rbv2_xgboost", max_budget=9) for _ in range(2))
+    assert first.steps == again.steps
+    budgets = [step.budget for step in first.steps]
+    assert budgets == sorted(budgets)
+    assert budgets[-1] == 9 or name.startswith(methods.ENDING)
+    if name not in methods.ENDING:
+        assert 3.8 * first.task.full_run <= first.spent <= 4 * first.task.full_run
+
+
+@needs_data
+@pytest.mark.heavy
+def test_smac_plays_in_an_environment_of_its_own() -> None:
+    ledger = played("smac", max_budget=9)
+    assert ledger.steps[-1].budget == 9
+    assert 3.8 * ledger.task.full_run <= ledger.spent <= 4 * ledger.task.full_run
+
+
+def test_every_method_stands_in_one_table() -> None:
+    assert sorted(METHODS) == sorted([*RIGHT, *SMALL, *methods.ENDING])
+    drawn = {name for names in panels(METHODS).values() for name in names}
+    assert drawn == {*RIGHT, *SMALL, *RULES}
+    assert panels(["once"]) == {}
+
+
+@needs_data
+def test_a_guess_that_is_too_small_is_made_first() -> None:
+    first = played("once-9")
+    for name in ("uniform-9", "frugal-9", "pasha"):
+        other = played(name)
+        assert other.steps[: len(first.steps)] == first.steps
+        assert other.spent > first.spent
+
+
+@needs_data
+def test_studies_that_follow_see_what_was_found_before() -> None:
+    """By a sampler of `SAMPLERS` that notes what it is shown."""
+    shown: list[Sequence[Evaluation]] = []
+
+    class Noting:
+        learns = True
+
+        def draw(
+            self,
+            space: Space,
+            observations: Sequence[Evaluation],
+            bracket: int,
+            indices: Sequence[int],
+            seed: int,
+        ) -> list[Config]:
+            shown.append(observations)
+            return Uniform().draw(space, (), bracket, indices, seed)
+
+    ledger = Ledger(task(max_budget=9), full_runs=2)
+    study = open_with(Noting(), seed=1)
+    known = list(study.evaluations)
+    apart = [each._replace(index=each.index + APART) for each in known]
+    shown.clear()
+    open_with(Remembering(Noting(), apart), seed=2)
+    for observations in shown:
+        assert {each[:3] for each in apart} <= {each[:3] for each in observations}
+        keys = [each[:3] for each in observations]
+        assert keys == sorted(set(keys))
+    with pytest.raises(SpentError):
+        Ours("de")(ledger, 1)
+    assert ledger.spent == ledger.limit
+
+
+def open_with(sampler: Any, seed: int) -> deepband.Study:
+    space = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+    study = deepband.open_study(space=space, max_budget=9, seed=seed, sampler=sampler)
+    study.optimize(lambda config, budget: config["x"] + config["y"] / budget)
+    return study
+
+
+@pytest.mark.parametrize(("sign", "deeper"), [(1, False), (-1, True)])
+def test_pasha_goes_deeper_unless_two_rungs_rank_alike(sign: int, deeper: bool) -> None:
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=27, seed=0)
+    study.optimize(lambda config, budget: config["x"] * (sign if budget == 27 else 1))
+    assert ranks_differ(study) is deeper
+
+
+def test_pasha_goes_deeper_where_nobody_is_ranked() -> None:
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=1)
+    study.optimize(lambda config, budget: config["x"])
+    assert ranks_differ(study)
+
+
+@pytest.mark.parametrize(("falls", "deeper"), [(1, True), (0, False)])
+def test_auto_goes_by_the_advice(falls: int, deeper: bool) -> None:
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=27, seed=0)
+    study.optimize(lambda config, budget: config["x"] + falls / budget)
+    assert RULES["auto"](study) is study.advice().deepen is deeper
+
+
+def test_a_rule_is_a_method() -> None:
+    """It is asked after each run below the right max_budget, and obeyed."""
+    asked = []
+
+    def rule(study: deepband.Study) -> bool:
+        asked.append(study.max_budget)
+        return study.max_budget < 9
+
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=3)
+
+    def run(study: deepband.Study) -> None:
+        study.optimize(lambda config, budget: config["x"])
+
+    run(study)
+    while_told(rule)(study, 2, run)
+    assert (asked, study.max_budget) == ([3, 9], 9)
+    step_by_step(study, 1, run)
+    assert (study.max_budget, study.done) == (27, True)
+
+
+@needs_data
+@pytest.mark.parametrize("scenario", TUNING)
+def test_optuna_suggests_whole_configs(scenario: str) -> None:
+    space = task(scenario).space
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    drawn = [suggested(study.ask(), space) for _ in range(50)]
+    assert all(space.config(config) == config for config in drawn)
+    assert {frozenset(config) for config in drawn} == {
+        frozenset(config) for config in Uniform().draw(space, (), 0, range(200), 0)
+    }
+
+
+def test_seeds_differ_by_data_set() -> None:
+    found = {seed_of(name, instance, 0) for name in TUNING for instance in TUNING[name]}
+    assert len(found) == 16
+    assert max(found) < 2**30
+
+
+# Numbers from results made by hand
+
+
+def made_results(**curves: Mapping[float, float]) -> dict[str, Any]:
+    """Methods with the accuracies that they reach by what they spend; on data set "b" a tenth
+    less, with the second seed a hundredth more."""
+    rows = [
+        ("lcbench", instance, name.replace("_", "-"), seed, spent, 27.0, accuracy - less + more)
+        for name, points in curves.items()
+        for instance, less in (("a", 0.0), ("b", 0.1))
+        for seed, more in ((0, 0.0), (1, 0.01))
+        for spent, accuracy in points.items()
+    ]
+    names = ("scenario", "instance", "method", "seed", "spent", "budget", "accuracy")
+    return {
+        name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)
+    }
+
+
+SCALES = {("lcbench", "a"): Reference(0.5, 0.9), ("lcbench", "b"): Reference(0.4, 0.9)}
+
+
+def made(**more: Mapping[float, float]) -> Curves:
+    given = {"uniform": {0.5: 0.7, 1.0: 0.8, 4.0: 0.8}, "tpe": {0.5: 0.6, 3.0: 0.89}}
+    return Curves(made_results(**given, **more), SCALES)
+
+
+def test_regret_is_what_a_method_would_return() -> None:
+    curves = made()
+    assert curves.methods == ["uniform", "tpe"]
+    assert curves.at("uniform", 0.4).tolist() == [[1, 1], [1, 1]]  # nothing is known yet
+    # 0.9 is the best that is known on "a", 0.5 the median.
+    assert curves.at("uniform", 0.5)[0] == pytest.approx([0.5, 0.475])
+    assert curves.at("uniform", 0.99)[1] == pytest.approx([0.6, 0.58])
+    assert curves.at("uniform", 1.0)[0] == pytest.approx([0.25, 0.225])
+    assert curves.at("tpe", math.inf)[0] == pytest.approx([0.025, 0], abs=1e-12)
+    assert curves.ends("tpe").tolist() == [[3, 3], [3, 3]]
+
+
+def test_the_best_that_is_known_may_be_a_methods() -> None:
+    curves = made(smac={1.0: 0.99})
+    assert curves.at("smac", 1)[0] == pytest.approx([0.02, 0.0])
+    assert curves.at("uniform", 1)[0] == pytest.approx([0.4, 0.38])
+
+
+def test_bands() -> None:
+    """Two data sets, 0 and 0.02: t with one degree of freedom is 12.706 at 97.5 %."""
+    mean, low, high = Band.of(np.array([[0.0], [0.02]]))
+    assert (mean[0], high[0]) == pytest.approx((0.01, 0.01 + 12.706 * 0.01), rel=1e-4)
+    assert mean[0] - low[0] == pytest.approx(high[0] - mean[0])
+    assert np.isnan(Band.of(np.array([[0.5]])).low[0])
+
+
+def test_holm() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.6]) == [1, 1]
+    assert holm([]) == []
+
+
+def test_standings_are_against_uniform() -> None:
+    base, tpe = standings(made(), 4, RIGHT)
+    assert base.duel is None
+    assert tpe.duel is not None
+    assert tpe.duel.difference.mean == pytest.approx(-(0.09 / 0.4 + 0.09 / 0.5) / 2)
+    assert tpe.duel.p == 0.5  # of two pairs nothing smaller can come
+    assert tpe.duel.verdict == "open"
+    assert tpe.duel._replace(p=0.01).verdict == "better"
+    (better,) = (duel for duel in against_peers(made(smac={1.0: 0.95}), 4) if duel.method == "tpe")
+    assert better._replace(p=0.01).verdict == "worse"
+
+
+def test_where_to_end() -> None:
+    once = {"once": {1.0: 0.801}, "once_3": {0.2: 0.8}, "once_9": {0.1: 0.7}}
+    rules = {"pasha": {0.3: 0.8}, "auto": {0.15: 0.75}}
+    found = {each.method: each for each in endings(made(**once, **rules))}
+    assert found["pasha"].times == pytest.approx(1.5)  # a guess of 9 has the same for 0.2
+    assert found["auto"].times == pytest.approx(0.75)  # the guess of 3 is not as good
+    assert found["auto"].excess == pytest.approx(0)  # in the middle between two guesses
+    assert found["pasha"].excess > 0  # 0.2 would do
+    assert [found[name].times for name in ("once-9", "once-3")] == pytest.approx([1, 1])
+    assert found["once"].times == pytest.approx(5)  # a thousandth more is not worth it
+    best = {each.method: each for each in endings(made(**once, auto={3.0: 0.89}))}
+    assert best["auto"].times == pytest.approx(3)  # all guesses are worse: over that of the best
+    assert endings(made(**rules)) == []
+
+
+def test_the_page_says_where_a_peer_is_better() -> None:
+    rng = np.random.default_rng(0)
+    results = {name: [] for name in made_results(uniform={1: 0.5})}  # type: dict[str, list[Any]]
+    scales = {}
+    for number in range(12):
+        scales["lcbench", str(number)] = Reference(0.5, 0.9)
+        for name, accuracy in (("uniform", 0.7), ("tpe", 0.75), ("smac", 0.8)):
+            row = ("lcbench", str(number), name, 0, 1.0, 27.0, accuracy + 0.01 * rng.random())
+            for column, value in zip(results.values(), row, strict=True):
+                column.append(value)
+    page = report(Curves({name: np.array(each) for name, each in results.items()}, scales))
+    assert "Lowest regret: smac. Better than uniform: tpe, smac. Worse: nobody." in page
+    assert "- Beside smac: uniform, tpe worse." in page
+    assert page.count("### First guess right") == 2
+    assert "too small" not in page
+
+
+def test_the_curves_are_drawn(tmp_path: Path) -> None:
+    assert draw_curves(made(pasha={0.3: 0.8}), tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+# The command
+
+
+def compare(out: Path, *more: str) -> Result:
+    given = ["compare", "--data", str(data()), "--out", str(out), "--seeds", "2", "--quick"]
+    return CliRunner().invoke(main, [*given, "--max-budget", "9", "--workers", "1", *more])
+
+
+@pytest.mark.heavy
+@needs_data
+def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
+    out, other = tmp_path / "out", tmp_path / "other"
+    first = compare(out, "--methods", "uniform,once")
+    assert first.exit_code == 0, first.output
+    parts = {part: part.stat().st_mtime_ns for part in out.glob("parts/*")}
+    assert len(parts) == 8
+    again = compare(out, "--methods", "random, de")
+    assert "4 methods on 4 data sets" in again.output
+    assert {part: part.stat().st_mtime_ns for part in parts} == parts
+    assert compare(other, "--methods", "uniform,once,de,random", "--workers", "2").exit_code == 0
+    for name in ("results.parquet", "tables.md", "settings.json"):
+        assert (out / name).read_bytes() == (other / name).read_bytes()
+    refused = compare(out, "--seeds", "3")
+    assert "was begun with seeds 2, now it is 3" in refused.output
+
+
+@pytest.mark.heavy
+@needs_data
+def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
+    made = compare(tmp_path, "--full-runs", "1", "--methods", "uniform,de")
+    assert made.exit_code == 0, made.output
+    spent = read_columns(tmp_path / "results.parquet")["spent"]
+    assert 0.9 < spent.max() <= 1 + 1e-9
+    page = (tmp_path / "tables.md").read_text()
+    assert page.count("one full run spent") == page.count("###") == 1
+
+
+@needs_data
+def test_settings_that_make_no_sense(tmp_path: Path) -> None:
+    for given, message in (
+        ({"seeds": 0}, "seeds is 0"),
+        ({"max_budget": 10}, "give 9, 27, 81 or 243"),
+        ({"full_runs": 0}, "full_runs is 0: give 1"),
+        ({"methods": ("bohb",)}, "'bohb'"),
+        ({"methods": ("smac",), "smac_python": tmp_path / "python"}, "smac needs"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Settings(data(), **given)
+    without = Settings(data(), smac_python=tmp_path / "python")
+    assert {*without.played} == {*METHODS} - {"smac"}
+    assert {*PEERS} - {*without.played} == {"smac"}
+    assert {*SAMPLERS} <= {*without.played}
+    assert len(list(without.units())) == len(without.played) * 32

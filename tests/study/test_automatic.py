@@ -1,0 +1,232 @@
+"""`optimize(deepen="auto")`: goes on by itself, stops, and goes on with what it had decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deepband
+from curves import falling, settling, told
+from deepband import BudgetError, InputError, ObjectiveError, Study, UnknownNameError
+from deepband.core.strategies import NAMES
+from deepband.execution.executors.simulated import SimulatedExecutor
+from deepband.execution.loop import Limits
+from driving import SPACE, open_study
+
+Train = Callable[[dict[str, Any], float], float]
+
+
+def tuned(objective: Train = settling, **settings: Any) -> Study:
+    study = open_study()
+    study.optimize(objective, deepen="auto", **settings)
+    return study
+
+
+def test_it_stops_where_more_budget_brings_nothing() -> None:
+    study = tuned(max_budget_limit=729)
+    assert [run.max_budget for run in study.runs] == [9, 27, 81]
+    assert [run.strategy for run in study.runs] == [None, "preserving", "preserving"]
+    assert study.done
+    assert not study.advice().deepen
+
+
+def test_it_does_what_a_hand_would_do() -> None:
+    study = open_study()
+    study.optimize(settling)
+    while study.advice().deepen:
+        study.deepen("preserving")
+        study.optimize(settling)
+    assert told(study) == told(tuned(max_budget_limit=729))
+
+
+@pytest.mark.parametrize(("limit", "reached"), [(9, 9), (26.9, 9), (27, 27), (100, 81)])
+def test_max_budget_stays_within_its_limit(limit: float, reached: int) -> None:
+    study = tuned(falling, max_budget_limit=limit)
+    assert study.max_budget == reached
+    assert study.done
+
+
+def test_the_cost_of_all_runs_stays_within_its_limit() -> None:
+    study = open_study()
+    study.optimize(falling)
+    price = study.quote("preserving").cost
+    for max_cost, runs in [(price.spent + price.high - 1, 1), (price.spent + price.high, 2)]:
+        study.optimize(falling, deepen="auto", max_cost=float(max_cost))
+        assert len(study.runs) == runs
+        assert study.done
+        assert sum(run.cost for run in study.runs) <= max_cost
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_any_strategy(strategy: str) -> None:
+    study = tuned(falling, max_budget_limit=81, strategy=strategy)
+    assert {run.strategy for run in study.runs[1:]} == {strategy}
+    assert study.max_budget == 81
+
+
+def test_repeating_a_finished_call_does_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.study"
+    sizes = []
+    for _ in range(3):
+        with deepband.open_study(path, space=SPACE, max_budget=9) as study:
+            study.optimize(settling, deepen="auto", max_cost=3000)
+            sizes.append((len(study.runs), len(study.evaluations)))
+    assert len(set(sizes)) == 1
+    assert sizes[0][0] == 3
+
+
+class Stopping:
+    """Interrupts the driver at its n-th evaluation."""
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+
+    def __call__(self, config: dict[str, Any], budget: float) -> float:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+        return settling(config, budget)
+
+
+@pytest.mark.parametrize("n", [1, 23, 50, 100])
+@pytest.mark.parametrize("stored", [False, True])
+def test_an_interrupted_call_goes_on_with_what_it_had_decided(
+    n: int, stored: bool, tmp_path: Path
+) -> None:
+    storage = tmp_path / "a.study" if stored else ":memory:"
+    limits: dict[str, Any] = {"deepen": "auto", "max_cost": 3000}
+    study = deepband.open_study(storage, space=SPACE, max_budget=9)
+    with pytest.raises(KeyboardInterrupt):
+        study.optimize(Stopping(n), **limits)
+    if stored:
+        study.close()
+        study = deepband.open_study(storage)
+    study.optimize(settling, **limits)
+    assert told(study) == told(tuned(max_cost=3000))
+    study.close()
+
+
+def test_calls_that_stop_by_the_clock_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the time is over just as a run is done: nothing is deepened then."""
+    study = open_study()
+    study.optimize(settling, deepen="auto", max_budget_limit=729, max_seconds=0)
+    assert study.evaluations == []
+    with monkeypatch.context() as patched:
+        patched.setattr(Limits, "out_of_time", lambda limits: study.done)
+        study.optimize(settling, deepen="auto", max_budget_limit=729)
+    assert (len(study.runs), study.done) == (1, True)
+    study.optimize(settling, deepen="auto", max_budget_limit=729)
+    assert told(study) == told(tuned(max_budget_limit=729))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_processes_come_to_the_same(workers: int, tmp_path: Path) -> None:
+    with deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=9) as study:
+        study.optimize(settling, workers=workers, deepen="auto", max_budget_limit=27)
+        assert told(study) == told(tuned(max_budget_limit=27))
+
+
+def test_other_executors_come_to_the_same() -> None:
+    simulated = SimulatedExecutor(7, lambda job: job.budget * (1 + job.index % 3))
+    assert told(tuned(executor=simulated, max_budget_limit=729)) == told(
+        tuned(max_budget_limit=729)
+    )
+    with ThreadPoolExecutor(3) as pool:
+        study = tuned(executor=pool, workers=3, max_budget_limit=27)
+    assert told(study) == told(tuned(max_budget_limit=27))
+
+
+def test_a_sampler_that_learns_may_be_deepened_so() -> None:
+    study = open_study(sampler="de")
+    study.optimize(settling, deepen="auto", max_budget_limit=27)
+    assert study.max_budget == 27
+
+
+def test_failures_of_later_runs_are_verdicts() -> None:
+    """Only the first evaluations of a call are in doubt."""
+
+    def train(config: dict[str, Any], budget: float) -> float:
+        if budget > 9 or len(study.runs) > 1:
+            raise RuntimeError("too large")
+        return falling(config, budget)
+
+    study = open_study()
+    study.optimize(train, deepen="auto", max_budget_limit=729)
+    assert [run.max_budget for run in study.runs] == [9, 27]
+    assert study.advice().reason == "nobody has a finite loss on the top rung"
+
+    begun = open_study()
+    begun.optimize(falling)
+    with pytest.raises(ObjectiveError):
+        begun.optimize(lambda config, budget: 1 / 0, deepen="auto", max_budget_limit=729)
+
+
+def test_everything_failed() -> None:
+    def train(config: dict[str, Any], budget: float) -> float:
+        raise RuntimeError("always")
+
+    study = open_study()
+    study.optimize(train, deepen="auto", max_budget_limit=81, first_failures=0)
+    assert len(study.runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        ({"deepen": "auto"}, InputError, "give max_budget_limit"),
+        ({"deepen": "always"}, UnknownNameError, "'auto'"),
+        (
+            {"deepen": "preserving", "max_budget_limit": 81},
+            InputError,
+            "takes only 'auto': give deepen='auto', and strategy='preserving' beside it",
+        ),
+        ({"deepen": "auto", "max_cost": 0}, BudgetError, "max_cost is 0"),
+        ({"deepen": "auto", "max_cost": -5}, BudgetError, "max_cost is -5: it must be greater"),
+        ({"deepen": "auto", "max_cost": float("nan")}, BudgetError, "max_cost is nan"),
+        ({"deepen": "auto", "max_budget_limit": -1}, BudgetError, "max_budget_limit is -1"),
+        (
+            {"deepen": "auto", "max_budget_limit": 3},
+            BudgetError,
+            "at 9 already. Give that or more, or begin a study with a",
+        ),
+        ({"deepen": "auto", "max_cost": 77}, InputError, "cost up to 78: give that or more"),
+        ({"max_budget_limit": 81}, InputError, "max_budget_limit is for deepen='auto'"),
+        ({"strategy": "efficient"}, InputError, "strategy is for deepen='auto'"),
+        (
+            {"deepen": "auto", "max_cost": 500, "strategy": "lazy"},
+            UnknownNameError,
+            "no strategy 'lazy'",
+        ),
+        (
+            {"deepen": "auto", "max_cost": 500, "ahead": True},
+            InputError,
+            "leave ahead out",
+        ),
+    ],
+)
+def test_what_is_refused(given: dict[str, Any], kind: type[Exception], message: str) -> None:
+    study = open_study()
+    with pytest.raises(kind, match=message):
+        study.optimize(settling, **given)
+    assert study.evaluations == []
+
+
+def test_a_finished_study_beyond_the_cost_is_left_alone() -> None:
+    study = open_study()
+    study.optimize(falling)
+    study.optimize(falling, deepen="auto", max_cost=10)
+    assert len(study.runs) == 1
+
+
+def test_after_a_frugal_run_it_goes_up() -> None:
+    study = open_study()
+    study.optimize(falling)
+    study.deepen("frugal")
+    study.optimize(falling, deepen="auto", max_budget_limit=81)
+    assert [run.max_budget for run in study.runs] == [9, 27, 81]
+    assert [run.strategy for run in study.runs] == [None, "frugal", "preserving"]
+    assert study.done

@@ -1,0 +1,22 @@
+"""Finished studies on which advice is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deepband import Job, Study
+from driving import finish, open_study
+
+Curve = Callable[[Job], object]
+
+
+def finished(curve: Curve, **settings: object) -> Study:
+    """A study with rungs for 1, 3, 9 and 27; its best config is index 0 of bracket 0."""
+    study = open_study(**{"max_budget": 27, **settings})
+    finish(study, curve)
+    return study
+
+
+def rank(job: Job) -> float:
+    """Who is better whatever the budget is: index 0 of bracket 0 is the best."""
+    return float(10 * job.bracket + job.index)
