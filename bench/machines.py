@@ -103,7 +103,7 @@ def share_of_bound(schedule: Schedule, workers: int, order: str) -> float:
 
     def arrive(bracket: int, rung: int) -> None:
         nonlocal created
-        for _ in range(schedule.places(bracket, rung)):
+        for _ in range(schedule.slots(bracket, rung)):
             key = ORDERS[order](bracket, rung, created)
             heapq.heappush(waiting, (key, created, bracket, rung))
             created += 1

@@ -21,7 +21,7 @@ from deepband.core.facts import Fact
 from deepband.core.state import State
 from deepband.core.strategies import NAMES, STRATEGIES, StrategyName
 from deepband.execution.executors.simulated import SimulatedExecutor
-from deepband.integrations.tracker import Following
+from deepband.integrations.tracker import Tracker
 from deepband.interfaces.cli import main
 from deepband.interfaces.dashboard.config_page import config_page
 from deepband.interfaces.dashboard.overview import overview
@@ -145,7 +145,7 @@ def test_every_config_of_the_old_top_rung_is_told_why() -> None:
     assert sorted(v.rank or 0 for v in verdicts) == [1, 2, 3, 4, 5]
     assert sum(bool(v.promoted) for v in verdicts) == 2
     second = next(v for v in verdicts if v.rank == 2)
-    assert "ranks 2 of 5 over all brackets for 2 places: promoted (the last one" in str(second)
+    assert "ranks 2 of 5 over all brackets for 2 slots: promoted (the last one" in str(second)
     assert str(second).startswith("run 1 (frugal), rung 2, budget 9: loss ")
     waiting = [str(v) for each in told for v in each if v.rung == 3]
     assert len(waiting) == 2
@@ -291,7 +291,8 @@ def check_same(study: Study, path: Path) -> None:
     assert whole.results == study.state.results
     assert whole.ahead.results == study.state.ahead.results
     assert whole.leaders == study.state.leaders
-    assert [front.rung for front in whole.fronts] == [front.rung for front in study.state.fronts]
+    rungs = [[each.rung for each in state.progress] for state in (whole, study.state)]
+    assert rungs[0] == rungs[1]
 
 
 def test_a_result_from_elsewhere_of_who_was_taken_over_below_is_known_early() -> None:
@@ -426,7 +427,7 @@ def test_the_live_page_shows_it() -> None:
 
 
 def test_who_follows_is_told_what_is_ahead_when_it_counts() -> None:
-    study, following = with_work_ahead(), Following()
+    study, following = with_work_ahead(), Tracker()
     logged: list[deepband.Evaluation] = []
     study.observe(Told(following, logged))
     for strategy in ("frugal", "preserving"):
@@ -441,7 +442,7 @@ def test_who_follows_is_told_what_is_ahead_when_it_counts() -> None:
 class Told:
     """An observer that logs into a list."""
 
-    def __init__(self, following: Following, logged: list[deepband.Evaluation]) -> None:
+    def __init__(self, following: Tracker, logged: list[deepband.Evaluation]) -> None:
         self.following = following
         self.logged = logged
 

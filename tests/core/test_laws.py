@@ -172,7 +172,7 @@ def test_no_cell_shrinks_by_deepening(case: Case) -> None:
     schedule = Schedule.of(case.eta, 1, case.eta**case.top)
     deeper = schedule.deepened()
     for cell in schedule.cells():
-        assert deeper.places(*cell) >= schedule.places(*cell)
+        assert deeper.slots(*cell) >= schedule.slots(*cell)
 
 
 @given(cases(), st.randoms(use_true_random=False))
@@ -192,7 +192,7 @@ def test_a_state_folded_anew_is_the_state(case: Case, order: random.Random) -> N
     assert again.configs == state.configs
     assert again.leaders == state.leaders
     assert [run.arrived for run in again.runs] == [run.arrived for run in state.runs]
-    for front, other in zip(state.fronts, again.fronts, strict=True):
+    for front, other in zip(state.progress, again.progress, strict=True):
         assert (front.rung, front.open) == (other.rung, other.open)
         assert sorted([*front.waiting, *front.running]) == sorted(other.waiting)
 
@@ -216,9 +216,9 @@ def test_every_promotion_is_explained(case: Case) -> None:
         assert down.isdisjoint(went)
         for verdict in verdicts:
             if verdict.promoted is False and verdict.rank is not None:
-                assert verdict.rank > verdict.places
+                assert verdict.rank > verdict.slots
             if verdict.promoted and verdict.rank is not None:
-                assert verdict.rank <= verdict.places
+                assert verdict.rank <= verdict.slots
 
 
 @given(cases())

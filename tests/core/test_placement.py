@@ -51,7 +51,7 @@ def test_when_all_places_are_drawn_it_waits_for_the_next_deepening() -> None:
 
 
 def finish_all(study: Study) -> None:
-    for index in list(study.state.fronts[0].running):
+    for index in list(study.state.progress[0].running):
         study.release(deepband.Job(0, index, 0, 1, {}))
     finish(study, noisy(1))
 
@@ -182,7 +182,7 @@ def test_a_study_with_all_of_it_is_read_back_the_same(
         finish(study, noisy(1), draw)
         whole = state_of(SqliteStorage(place))
         assert list(canonical(whole)) == list(canonical(study.state))
-        assert whole.fronts == study.state.fronts
+        assert whole.progress == study.state.progress
         assert whole.runs == study.state.runs
         assert whole.leaders == study.state.leaders
         quotes = [study.quote(each) for each in ("discarding", "preserving", "efficient")]

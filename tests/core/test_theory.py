@@ -57,11 +57,11 @@ def deepenings(eta: int, top: int) -> list[tuple[int, int, int, int, Fraction, F
     for bracket in old.brackets:
         n, n_old, s = new.start_size(bracket), old.start_size(bracket), top - bracket
         efficient = {
-            (bracket, rung): new.places(bracket, rung)
-            - (old.places(bracket, rung) if rung < top else 0)
+            (bracket, rung): new.slots(bracket, rung)
+            - (old.slots(bracket, rung) if rung < top else 0)
             for rung in new.rungs(bracket)
         }
-        worst = {(bracket, rung): new.places(bracket, rung) for rung in new.rungs(bracket)}
+        worst = {(bracket, rung): new.slots(bracket, rung) for rung in new.rungs(bracket)}
         worst[bracket, bracket] -= n_old
         cases.append((n, n_old, eta**top, s, new.cost_of(efficient), new.cost_of(worst)))
     return cases

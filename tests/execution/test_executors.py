@@ -370,7 +370,7 @@ def simulated_seconds(schedule: Schedule, workers: int) -> float:
         left[bracket] -= 1
         if left[bracket] == 0 and rungs[bracket] < schedule.top:
             rungs[bracket] += 1
-            left[bracket] = waiting[bracket] = schedule.places(bracket, rungs[bracket])
+            left[bracket] = waiting[bracket] = schedule.slots(bracket, rungs[bracket])
     return clock
 
 

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import typing
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,67 +20,24 @@ from deepband.core import facts
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "deepband"
 
-LAYERS = [
-    {"errors", "content", "tagged_json"},
-    {
-        "schedule",
-        "facts",
-        "texts",
-        "distributions",
-        "choices",
-        "interrupts",
-        "plain_files",
-        "descendants",
-        "threads",
-    },
-    {"records", "results", "strategies", "theory", "space"},
-    {"runs", "platforms", "attempt_codec"},
-    {"state"},
-    {"hyperband", "adding", "samplers", "storage", "checkpoints", "outbox"},
-    {"objective", "orphans", "costs"},
-    {"quote", "explain", "report", "rows", "executors", "observers"},
-    {"loop"},
-    {"drawing", "export", "stability", "improving", "importance"},
-    {"plots", "frames", "advice"},
-    {"automatic"},
-    {"running"},
-    {"looking"},
-    {"study"},
-    {"opening", "forecast"},
-    {"__init__"},
-    {"demo", "benchmarks", "dashboard", "handout", "integrations"},
-    {"cli"},
-    {"__main__"},
-]
-"""A module imports from lower layers only, or from within its own folder."""
-
-PURE = {
-    "errors",
-    "schedule",
-    "facts",
-    "records",
-    "results",
-    "strategies",
-    "runs",
-    "state",
-    "hyperband",
-}
-PURE |= {"adding", "quote", "explain", "report", "rows", "theory", "export", "texts"}
-PURE |= {"improving", "advice", "automatic", "costs"}
+PACKAGES = ["errors", "core", "system", "space", "samplers", "storage", "analysis", "plots"]
+PACKAGES += ["execution", "study", "integrations", "research", "interfaces", "__main__"]
+"""What a package may import: itself and those before it. `deepband.NAME`, a public name, counts as
+`study`."""
+PURE = ["core", "analysis"]
 IMPURE = {"random", "secrets", "time", "datetime", "os", "pathlib", "sqlite3"}
+FILES = sorted(SOURCE.rglob("*.py"))
 
 
-def part_of(path: Path) -> str:
-    """The module or folder below `deepband` that a file belongs to."""
+def package_of(path: Path) -> str:
+    """The package or module below `deepband` that a file belongs to."""
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
 def imports(path: Path) -> set[str]:
-    """The full names of what a file imports when it runs, wherever it does so."""
+    """The full names of what a file imports, wherever it does so, for types too."""
     names: set[str] = set()
-    tree = ast.parse(path.read_text())
-    tree.body = [node for node in tree.body if not is_for_types_only(node)]
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -90,34 +48,40 @@ def imports(path: Path) -> set[str]:
     return names
 
 
-def is_for_types_only(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-
-
-FILES = sorted(SOURCE.rglob("*.py"))
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_go_down_only(path: Path) -> None:
-    level = {part: number for number, layer in enumerate(LAYERS) for part in layer}
-    here = part_of(path)
+def test_imports_go_down(path: Path) -> None:
+    here = package_of(path)
+    if here == "__init__":
+        return
     for name in imports(path):
-        package, _, rest = name.partition(".")
-        if package == "deepband":
-            there = rest.split(".")[0]
-            there = there if there in level else "__init__"  # a public name
-            assert there == here or level[there] < level[here], f"{here} imports {name}"
+        top, _, rest = name.partition(".")
+        there = rest.split(".")[0]
+        if top == "deepband":
+            there = there if there in PACKAGES else "study"
+            assert PACKAGES.index(there) <= PACKAGES.index(here), f"{here} imports {name}"
 
 
-def test_every_module_has_a_layer() -> None:
-    assert {part_of(path) for path in FILES} == {part for layer in LAYERS for part in layer}
+def test_every_package_has_its_place() -> None:
+    assert {package_of(path) for path in FILES} == {*PACKAGES, "__init__"}
 
 
-def test_the_algorithm_is_pure() -> None:
-    allowed = {"deepband", *sys.stdlib_module_names} - IMPURE
+def test_module_names_are_nouns_and_tell_modules_apart() -> None:
+    """Implementations of one interface share names, such as `base`; other modules do not."""
+    names = Counter(path.stem for path in FILES if path.stem != "__init__")
+    shared = {name for name, count in names.items() if count > 1}
+    assert shared <= {"base"}, shared
+    assert not [name for name in names if name.endswith("ing")]
+
+
+def test_tests_do_not_import_each_other() -> None:
+    for path in (ROOT / "tests").rglob("*.py"):
+        assert not [name for name in imports(path) if name.startswith("test_")], path
+
+
+def test_decisions_are_pure() -> None:
     for path in FILES:
-        if part_of(path) in PURE:
-            assert {name.split(".")[0] for name in imports(path)} <= allowed, path
+        if package_of(path) in PURE:
+            assert not {name.split(".")[0] for name in imports(path)} & IMPURE, path
 
 
 def test_importing_loads_neither_configspace_nor_numpy() -> None:

@@ -229,7 +229,7 @@ def test_the_data_of_the_illustration(strategy: StrategyName, anew: int) -> None
     now, before = Schedule.of(2, 1, 16), Schedule.of(2, 1, 8)
     for cell, count in counts.items():
         assert count.taken + count.left == before.counts().get(cell, 0)
-        assert count.taken + count.new == now.places(*cell)
+        assert count.taken + count.new == now.slots(*cell)
     assert sum(count.new * 2**rung for (_, rung), count in counts.items()) == anew
     assert any(count.left for count in counts.values()) == (strategy != "efficient")
 

@@ -90,4 +90,4 @@ def test_a_sampler_that_draws_badly_is_told_so_and_nothing_is_kept(drawn: Any) -
     with pytest.raises(DeepbandError, match="'Broken' was asked for 9 configs, each a dict"):
         study.ask()
     assert study.state.configs[0] == []
-    assert study.state.fronts[0].running == set()
+    assert study.state.progress[0].running == set()

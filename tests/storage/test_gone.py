@@ -236,7 +236,7 @@ def test_a_study_in_memory_becomes_a_file(tmp_path: Path, strategies: list[Strat
         study.optimize(lambda config, budget: config["x"], workers=2, ahead=True, max_cost=20)
         before, runs = list(jsonl(study.state)), study.runs
         study.save_as(tmp_path / "a.study")
-        assert study.lasts
+        assert study.persistent
         finish(study, noisy(2))
         after = list(jsonl(study.state))
     with deepband.open_study(tmp_path / "a.study") as saved:
@@ -278,7 +278,7 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
             study.save_as(taken)
         with pytest.raises(StorageError, match="does not exist"):
             study.save_as(tmp_path / "no" / "folder.study")
-        assert not study.lasts
+        assert not study.persistent
         finish(study, noisy(1))
     assert taken.read_bytes() == before
 

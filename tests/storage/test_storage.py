@@ -30,7 +30,7 @@ from deepband.core.facts import (
 )
 from deepband.core.state import State
 from deepband.samplers import Uniform
-from deepband.samplers.source import Drawer
+from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
 from deepband.storage import MemoryStorage, SqliteStorage, Storage, state_of
 from deepband.storage.checkpoints import read_keep
@@ -112,7 +112,7 @@ class TestEveryStorage:
         study = Study(
             storage,
             State(storage.load()),
-            Drawer(CREATED, SPACE, Uniform(64)),
+            ConfigSource(CREATED, SPACE, Uniform(64)),
             read_keep("newest"),
         )
         objective = noisy(3, failures=0.2)
@@ -189,7 +189,7 @@ def follow(reader: SqliteStorage, state: State) -> None:
     whole = state_of(SqliteStorage(reader.path))
     assert state.results == whole.results
     assert state.configs == whole.configs
-    assert state.fronts == whole.fronts
+    assert state.progress == whole.progress
     assert state.runs == whole.runs
     assert state.leaders == whole.leaders
 

@@ -115,7 +115,7 @@ def snapshot(study: Study) -> tuple[object, ...]:
         dict(state.origins),
         {cell: dict(results) for cell, results in state.results.items()},
         dict(state.leaders),
-        repr(state.fronts),
+        repr(state.progress),
         repr(state.runs),
         repr(state.ahead),
         list(study.storage.load()),

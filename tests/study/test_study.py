@@ -335,14 +335,14 @@ def test_explain_says_why() -> None:
     finish(study, lambda job: job.index / 10)
     lines = [str(verdict) for verdict in study.explain(0, 0)]
     assert lines == [
-        "run 0, rung 0, budget 1: loss 0 ranks 1 of 9 for 3 places: promoted "
+        "run 0, rung 0, budget 1: loss 0 ranks 1 of 9 for 3 slots: promoted "
         "(the last one promoted has loss 0.2)",
-        "run 0, rung 1, budget 3: loss 0 ranks 1 of 3 for 1 place: promoted "
+        "run 0, rung 1, budget 3: loss 0 ranks 1 of 3 for 1 slot: promoted "
         "(the last one promoted has loss 0)",
         "run 0, rung 2, budget 9: loss 0 on the top rung",
     ]
     (loser,) = study.explain(0, 5)
-    assert (loser.promoted, loser.rank, loser.candidates, loser.places) == (False, 6, 9, 3)
+    assert (loser.promoted, loser.rank, loser.candidates, loser.slots) == (False, 6, 9, 3)
     assert loser.cutoff == 0.2
 
     study.deepen("efficient")

@@ -67,7 +67,7 @@ def _cell(state: State, bracket: int, rung: int) -> CellRow:
         bracket=bracket,
         rung=rung,
         budget=state.run.budgets[rung],
-        configs=max(len(results) + waiting, state.run.places(bracket, rung)),
+        configs=max(len(results) + waiting, state.run.slots(bracket, rung)),
         evaluated=tuple(runs[run.number] for run in state.runs),
         failed=[told.loss for told in results.values()].count(None),
         promoted=len(_above(state, bracket, rung)),

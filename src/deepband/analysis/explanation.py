@@ -16,7 +16,7 @@ class Verdict:
     """What a run decided about one config on one rung. Printed, it is a sentence.
 
     `promoted` is None while the rung is not decided, and on the top rung. `rank` counts from 1
-    among the `candidates`, who competed for the `places` left on the rung above; it is None when
+    among the `candidates`, who competed for the `slots` left on the rung above; it is None when
     the config did not compete. `loss` (None for a failure, or when it is not told yet) and
     `cutoff`, the loss of the last of them that went up, are minimised; the sentence speaks in
     the user's sign.
@@ -31,7 +31,7 @@ class Verdict:
     promoted: bool | None = None
     rank: int | None = None
     candidates: int = 0
-    places: int = 0
+    slots: int = 0
     cutoff: float | None = None
 
     def __str__(self) -> str:
@@ -68,12 +68,12 @@ def _of_frugal_run(state: State, run: Run, bracket: int, index: int) -> Iterator
     """Whether it went from the rung that was the top one before, over all brackets, and how."""
     rung = run.schedule.top - 1
     if index in run.before.get((bracket, rung), NOBODY):
-        order, places = state.frugal_contest(run)
+        order, slots = state.frugal_contest(run)
         losses = [state.results[of, rung][who].loss for of, who in order]
         place = (bracket, index)
         rank = order.index(place) + 1 if place in order else None
         verdict = _verdict(state, run, bracket, index, rung, "a failure never goes on")
-        yield _ranked(state, verdict, rank, losses, places, " over all brackets")
+        yield _ranked(state, verdict, rank, losses, slots, " over all brackets")
     if index in run.arrived.get((bracket, run.schedule.top), NOBODY):
         yield _top(state, run, bracket, index)
 
@@ -82,13 +82,13 @@ def _decided(state: State, run: Run, bracket: int, index: int, rung: int) -> Ver
     contest = state.contest(run, bracket, rung)
     losses = state.losses(bracket, rung)
     order = ranked(contest.pool, losses)
-    places = contest.free(run.schedule.places(bracket, rung + 1))
+    slots = contest.free(run.schedule.slots(bracket, rung + 1))
     rank = order.index(index) + 1 if index in contest.pool else None
     reason = "did not compete, since it did not reach this rung in this run"
     if index in contest.kept:
         reason = "stays promoted, since this strategy revokes nothing"
     verdict = _verdict(state, run, bracket, index, rung, reason)
-    verdict = _ranked(state, verdict, rank, [losses[each] for each in order], places)
+    verdict = _ranked(state, verdict, rank, [losses[each] for each in order], slots)
     return replace(verdict, promoted=index in run.arrived[bracket, rung + 1])
 
 
@@ -97,21 +97,21 @@ def _ranked(
     verdict: Verdict,
     rank: int | None,
     losses: list[float | None],
-    places: int,
+    slots: int,
     where: str = "",
 ) -> Verdict:
-    """A verdict with the rank among losses, best first, for so many places; its reason stays what
+    """A verdict with the rank among losses, best first, for so many slots; its reason stays what
     it is for a config that did not compete."""
-    promoted = rank is not None and rank <= places
-    cutoff = losses[min(places, len(losses)) - 1] if places and losses else None
+    promoted = rank is not None and rank <= slots
+    cutoff = losses[min(slots, len(losses)) - 1] if slots and losses else None
     reason = verdict.reason
     if rank is not None:
         reason = (
             f"{_show(state, losses[rank - 1])} ranks {rank} of {len(losses)}{where} for "
-            f"{places} place{'' if places == 1 else 's'}: "
+            f"{slots} slot{'' if slots == 1 else 's'}: "
             f"{'promoted' if promoted else 'not promoted'}"
         )
-        if places:
+        if slots:
             reason += f" (the last one promoted has {_show(state, cutoff)})"
     return replace(
         verdict,
@@ -119,7 +119,7 @@ def _ranked(
         promoted=promoted,
         rank=rank,
         candidates=len(losses),
-        places=places,
+        slots=slots,
         cutoff=cutoff,
     )
 
@@ -132,7 +132,7 @@ def _top(state: State, run: Run, bracket: int, index: int) -> Verdict:
 
 
 def _undecided(state: State, run: Run, bracket: int, index: int, rung: int) -> Verdict:
-    reason = f"not decided, {state.fronts[bracket].open} jobs of this rung are open"
+    reason = f"not decided, {state.progress[bracket].open} jobs of this rung are open"
     return _verdict(state, run, bracket, index, rung, reason)
 
 

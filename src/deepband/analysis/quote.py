@@ -1,6 +1,6 @@
 """What a deepening would cost, told before anything is spent.
 
-`efficient` fills only the free places, and how many are free does not depend on any loss: its
+`efficient` fills only the free slots, and how many are free does not depend on any loss: its
 price is exact. It is also the least that the other two can cost; the most they can cost is
 bounded by the configs that could still arrive on a rung without having been there. Whom `frugal`
 sends on is known before it starts.
@@ -162,8 +162,8 @@ def _given_since(state: State) -> Counter[Cell]:
 
 def _quote_frugal(state: State, schedule: Schedule) -> Quote:
     """Exact: who goes on is known, and what it is decided by is all that is re-used."""
-    order, places = state.frugal_contest()
-    going = Counter((bracket, schedule.top) for bracket, _ in order[:places])
+    order, slots = state.frugal_contest()
+    going = Counter((bracket, schedule.top) for bracket, _ in order[:slots])
     top = state.schedule.top
     looked_at = sum(len(state.results[bracket, top]) for bracket in range(top + 1))
     return Quote(
@@ -218,13 +218,13 @@ def _most(schedule: Schedule, known: Mapping[Cell, int]) -> dict[Cell, int]:
     """New evaluations a cell when as many as possible arrive who were never there."""
     most: dict[Cell, int] = {}
     for bracket, rung in schedule.cells():
-        places = schedule.places(bracket, rung)
+        slots = schedule.slots(bracket, rung)
         here = known.get((bracket, rung), 0)
         if rung == bracket:
-            most[bracket, rung] = places - here
+            most[bracket, rung] = slots - here
         else:
             below = known.get((bracket, rung - 1), 0) + most[bracket, rung - 1]
-            most[bracket, rung] = min(places, below - here)
+            most[bracket, rung] = min(slots, below - here)
     return most
 
 
@@ -234,10 +234,10 @@ def _reused(
     total = sum(known.values())
     if strategy == "efficient" or not any(most.values()):
         return total, total
-    places = schedule.counts()
+    slots = schedule.counts()
     return (
-        sum(n - most[cell] for cell, n in places.items()),
-        sum(min(n, known.get(cell, 0)) for cell, n in places.items()),
+        sum(n - most[cell] for cell, n in slots.items()),
+        sum(min(n, known.get(cell, 0)) for cell, n in slots.items()),
     )
 
 

@@ -46,12 +46,12 @@ class Plan:
     evaluations: int
     cost: Fraction
     cost_resumed: Fraction
-    places: Mapping[Cell, int]
+    slots: Mapping[Cell, int]
     """How many configs are in each (bracket, rung); in a frugal run, where there are any."""
 
     def sizes(self, bracket: int) -> list[int]:
-        """The places of a bracket on each of its rungs, from its starting rung up."""
-        return [self.places.get((bracket, rung), 0) for rung in self.schedule.rungs(bracket)]
+        """The slots of a bracket on each of its rungs, from its starting rung up."""
+        return [self.slots.get((bracket, rung), 0) for rung in self.schedule.rungs(bracket)]
 
     def __str__(self) -> str:
         rungs = range(self.schedule.top + 1)
@@ -77,17 +77,17 @@ def plan_of(schedule: Schedule, whole: bool = False) -> Plan:
     return replace(_plan(schedule, schedule.counts(), whole), configs=schedule.configs)
 
 
-def _plan(schedule: Schedule, places: Mapping[Cell, int], whole: bool) -> Plan:
+def _plan(schedule: Schedule, slots: Mapping[Cell, int], whole: bool) -> Plan:
     """That of so many configs in each cell, none of them in two cells."""
-    count = sum(places.values())
+    count = sum(slots.values())
     return Plan(
         schedule=schedule,
         budgets=schedule.job_budgets(whole),
         configs=count,
         evaluations=count,
-        cost=schedule.cost_of(places),
-        cost_resumed=schedule.cost_resumed_of(places),
-        places=dict(places),
+        cost=schedule.cost_of(slots),
+        cost_resumed=schedule.cost_resumed_of(slots),
+        slots=dict(slots),
     )
 
 
@@ -126,7 +126,7 @@ class CellStatus:
     budget: int | float
     evaluated: int
     """Of those who arrived in this run: already known, or told by now."""
-    places: int
+    slots: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Status:
 
 def status(state: State, running: int | None = None) -> Status:
     """Where the current run stands; `running` if others know better what is being run."""
-    handed_out = sum(len(front.running) for front in state.fronts)
+    handed_out = sum(len(front.running) for front in state.progress)
     left = _left(state)
     summary = _summary(state, state.run, done=not any(left.values()))
     failed = (told.loss is None for results in state.results.values() for told in results.values())
@@ -165,7 +165,7 @@ def status(state: State, running: int | None = None) -> Status:
         done=summary.done,
         evaluations=count_evaluations(state),
         failed=sum(failed),
-        open=sum(front.open for front in state.fronts),
+        open=sum(front.open for front in state.progress),
         ahead=len(state.ahead.results),
         running=handed_out if running is None else running,
         spent=summary.cost,
@@ -182,7 +182,7 @@ def _cell_status(state: State, bracket: int, rung: int) -> CellStatus:
         rung=rung,
         budget=state.run.budgets[rung],
         evaluated=len(arrived & state.results[bracket, rung].keys()),
-        places=len(arrived) or state.run.places(bracket, rung),
+        slots=len(arrived) or state.run.slots(bracket, rung),
     )
 
 
@@ -193,8 +193,8 @@ def grid(status: Status) -> list[list[str]]:
     lines = [["rung", *(str(rung) for rung in budgets)]]
     lines.append(["budget", *(f"{budget:.6g}" for budget in budgets.values())])
     for bracket in budgets:
-        cells = [cell for cell in status.cells if cell.bracket == bracket and cell.places]
-        row = {cell.rung: f"{cell.evaluated}/{cell.places}" for cell in cells}
+        cells = [cell for cell in status.cells if cell.bracket == bracket and cell.slots]
+        row = {cell.rung: f"{cell.evaluated}/{cell.slots}" for cell in cells}
         lines.append([f"bracket {bracket}", *(row.get(rung, "") for rung in budgets)])
     return lines
 
@@ -208,10 +208,10 @@ def _left(state: State) -> dict[Cell, int]:
     """The evaluations that the current run still has to make in each cell, at the least."""
     left: dict[Cell, int] = {}
     for bracket, rung in state.schedule.cells():
-        front = state.fronts[bracket]
+        front = state.progress[bracket]
         if rung == front.rung:
             left[bracket, rung] = front.open
         elif rung > front.rung:
             known = len(state.results[bracket, rung])
-            left[bracket, rung] = max(0, state.schedule.places(bracket, rung) - known)
+            left[bracket, rung] = max(0, state.schedule.slots(bracket, rung) - known)
     return left

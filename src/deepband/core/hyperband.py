@@ -30,10 +30,10 @@ def next_job(state: State, group: int | None = None) -> JobKey | None:
 
 def ready_jobs(state: State, group: int | None = None) -> Iterator[JobKey]:
     """All jobs that can run now and are not handed out, in order."""
-    fronts = sorted((front.rung, bracket) for bracket, front in enumerate(state.fronts))
-    for rung, bracket in fronts:
+    progress = sorted((front.rung, bracket) for bracket, front in enumerate(state.progress))
+    for rung, bracket in progress:
         end = None if group is None else _end_of_turn(state, bracket, group)
-        for index in reversed(state.fronts[bracket].waiting):
+        for index in reversed(state.progress[bracket].waiting):
             if end is not None and index >= end:
                 break
             yield bracket, index, rung
@@ -42,9 +42,9 @@ def ready_jobs(state: State, group: int | None = None) -> Iterator[JobKey]:
 def _end_of_turn(state: State, bracket: int, group: int) -> int:
     """The jobs of a bracket that can run now have smaller indices than this, under a sampler that
     learns."""
-    if any(front.open for front in state.fronts[:bracket]):
+    if any(front.open for front in state.progress[:bracket]):
         return 0
-    front, drawn = state.fronts[bracket], len(state.configs[bracket])
+    front, drawn = state.progress[bracket], len(state.configs[bracket])
     if front.rung > bracket:
         return state.schedule.start_size(bracket)
     first = drawn // group * group  # a group may be drawn in part: deepening cuts, users enqueue
@@ -71,8 +71,8 @@ def is_ready(state: State, bracket: int, index: int, rung: int, group: int | Non
         return False
     if not state.is_ahead(bracket, index):
         open_now = is_open(state, bracket, index, rung)
-        in_turn = group is None or index < _end_of_turn(state, bracket, group)
-        return open_now and in_turn and index not in state.fronts[bracket].running
+        its_turn = group is None or index < _end_of_turn(state, bracket, group)
+        return open_now and its_turn and index not in state.progress[bracket].running
     deeper = state.coming
     wanted = rung == bracket <= deeper.top and index < deeper.start_size(bracket)
     known = key in state.ahead.running or key in state.ahead.results
@@ -83,7 +83,7 @@ def is_running(state: State, bracket: int, index: int, rung: int) -> bool:
     """Whether a job is handed out and not told."""
     if (bracket, index, rung) in state.ahead.running:
         return True
-    front = state.fronts[bracket] if 0 <= bracket < len(state.fronts) else None
+    front = state.progress[bracket] if 0 <= bracket < len(state.progress) else None
     return front is not None and front.rung == rung and index in front.running
 
 
@@ -91,7 +91,7 @@ def running_jobs(state: State) -> list[JobKey]:
     """All jobs that are handed out and not told."""
     running = [
         (bracket, index, front.rung)
-        for bracket, front in enumerate(state.fronts)
+        for bracket, front in enumerate(state.progress)
         for index in front.running
     ]
     return [*running, *state.ahead.running]
@@ -99,9 +99,9 @@ def running_jobs(state: State) -> list[JobKey]:
 
 def is_open(state: State, bracket: int, index: int, rung: int) -> bool:
     """Whether the current run waits for the result of this job, or somebody runs it ahead."""
-    if not 0 <= bracket < len(state.fronts):
+    if not 0 <= bracket < len(state.progress):
         return (bracket, index, rung) in state.ahead.running
-    front = state.fronts[bracket]
+    front = state.progress[bracket]
     if front.rung == rung and front.is_open(index):
         return True
     return (bracket, index, rung) in state.ahead.running
@@ -109,7 +109,7 @@ def is_open(state: State, bracket: int, index: int, rung: int) -> bool:
 
 def open_jobs(state: State) -> int:
     """How many jobs the current run waits for now; more may follow on the rungs above."""
-    return sum(front.open for front in state.fronts)
+    return sum(front.open for front in state.progress)
 
 
 def failed_jobs(state: State) -> Iterator[JobKey]:
@@ -120,7 +120,7 @@ def failed_jobs(state: State) -> Iterator[JobKey]:
         if told.loss is None and told.origin is None:
             yield key
     undone = state.run.frugal and not is_done(state)
-    for bracket, front in enumerate(state.fronts):
+    for bracket, front in enumerate(state.progress):
         if front.open or undone:
             for index, told in state.results[bracket, front.rung].items():
                 if told.loss is None and told.run == state.run.number and told.origin is None:
@@ -129,7 +129,7 @@ def failed_jobs(state: State) -> Iterator[JobKey]:
 
 def is_done(state: State) -> bool:
     """Whether every job of the current run is told."""
-    return not any(front.waiting or front.running for front in state.fronts)
+    return not any(front.waiting or front.running for front in state.progress)
 
 
 def deepened(state: State, strategy: str, to: Budget | None) -> Schedule | None:

@@ -105,7 +105,7 @@ def _fits(state: State, config: Config, rung: int, place: Place) -> bool:
 
 def _place_of(state: State, config: Config, rung: int) -> Place | None:
     """The place of a config whose result on the rung below was taken over."""
-    for bracket in range(min(rung, len(state.fronts))):
+    for bracket in range(min(rung, len(state.progress))):
         above = state.results.get((bracket, rung), {})
         for index, told in state.results.get((bracket, rung - 1), {}).items():
             taken_over = told.origin is not None and index not in above

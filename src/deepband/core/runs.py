@@ -38,15 +38,15 @@ class Run:
             return self.schedule.counts()
         return {cell: len(indices) for cell, indices in self.arrived.items() if indices}
 
-    def places(self, bracket: int, rung: int) -> int:
+    def slots(self, bracket: int, rung: int) -> int:
         """How many configs of a bracket it puts on a rung."""
         if not self.frugal:
-            return self.schedule.places(bracket, rung)
+            return self.schedule.slots(bracket, rung)
         return len(self.arrived.get((bracket, rung), ()))
 
 
 @dataclass(slots=True)
-class Front:
+class BracketProgress:
     """The rung that a bracket has reached in the current run, and who is not yet evaluated."""
 
     rung: int

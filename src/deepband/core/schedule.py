@@ -97,13 +97,13 @@ class Schedule:
         """How many configs the bracket starts with: the paper's n."""
         return _counts(self.eta, self.top)[bracket, bracket]
 
-    def places(self, bracket: int, rung: int) -> int:
+    def slots(self, bracket: int, rung: int) -> int:
         """How many configs of the bracket run on the rung, from its starting rung up."""
         return _counts(self.eta, self.top)[bracket, rung]
 
     def sizes(self, bracket: int) -> list[int]:
-        """The places of the bracket on each of its rungs, from its starting rung up."""
-        return [self.places(bracket, rung) for rung in self.rungs(bracket)]
+        """The slots of the bracket on each of its rungs, from its starting rung up."""
+        return [self.slots(bracket, rung) for rung in self.rungs(bracket)]
 
     def cells(self) -> Iterator[Cell]:
         """Every (bracket, rung)."""
@@ -176,7 +176,7 @@ def _lowest_rung(eta: int, low: Fraction, high: Fraction) -> tuple[Fraction, int
 
 @lru_cache(maxsize=256)
 def _counts(eta: int, top: int) -> Mapping[Cell, int]:
-    """The places of each bracket on each of its rungs. Studies by the thousand share few."""
+    """The slots of each bracket on each of its rungs. Studies by the thousand share few."""
     counts = {}
     for bracket in range(top + 1):
         height = top - bracket

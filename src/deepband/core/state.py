@@ -1,9 +1,9 @@
 """Where a study stands: the fold of its facts.
 
 `State.apply` is the only thing that changes a state, and what it leads to depends on the facts
-alone, not on the order in which the results of a run arrived. In each bracket of the current
-run a `Front` climbs: when the last config that arrived on its rung is evaluated, the run's
-strategy says who arrives on the next one. In a frugal run every front is on the top rung.
+alone, not on the order in which the results of a run arrived. `BracketProgress` holds the rung
+that a bracket of the current run is on: when the last config there is evaluated, the run's strategy
+decides which configs are promoted. In a frugal run every bracket is on the top rung.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from deepband.core.facts import (
     RunStarted,
     StudyCreated,
 )
-from deepband.core.runs import Ahead, Front, Run
+from deepband.core.runs import Ahead, BracketProgress, Run
 from deepband.core.schedule import Cell, Schedule
 from deepband.core.strategies import (
     FRUGAL,
@@ -52,7 +52,7 @@ class State:
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self.objective: str | None = None
         self.runs: list[Run] = []
-        self.fronts: list[Front] = []
+        self.progress: list[BracketProgress] = []
         """By bracket, of the current run."""
         self.configs: list[list[Config]] = []
         """By bracket, then index: as far as they are drawn."""
@@ -72,9 +72,9 @@ class State:
         other.created, other.objective = self.created, self.objective
         other.runs = [replace(run, arrived=dict(run.arrived)) for run in self.runs]
         other.full = other.runs[self.full.number]
-        other.fronts = [
-            Front(front.rung, sorted([*front.waiting, *front.running], reverse=True))
-            for front in self.fronts
+        other.progress = [
+            BracketProgress(front.rung, sorted([*front.waiting, *front.running], reverse=True))
+            for front in self.progress
         ]
         other.configs = [list(configs) for configs in self.configs]
         other.origins = dict(self.origins)
@@ -110,7 +110,7 @@ class State:
 
     def is_decided(self, bracket: int, rung: int) -> bool:
         """Whether the current run has decided who leaves a rung of a bracket."""
-        return bracket < len(self.fronts) and self.fronts[bracket].rung > rung
+        return bracket < len(self.progress) and self.progress[bracket].rung > rung
 
     def contest(self, run: Run, bracket: int, rung: int) -> Contest:
         """Who competes in the run to leave a rung on which all who arrived are evaluated."""
@@ -123,7 +123,7 @@ class State:
         )
 
     def frugal_contest(self, run: Run | None = None) -> tuple[list[Place], int]:
-        """Who competes over all brackets, best first, and for how many places of the new top rung:
+        """Who competes over all brackets, best first, and for how many slots of the new top rung:
         in a frugal run, or should the current one, which is done, be deepened so."""
         known: Mapping[Cell, Collection[int]] = run.before if run else self.results
         top = run.schedule.top - 1 if run else self.schedule.top
@@ -162,7 +162,7 @@ class State:
         for cell in schedule.cells():
             self.results.setdefault(cell, {})
         self.configs.extend([] for _ in range(len(self.configs), schedule.top + 1))
-        self.fronts = [Front(bracket) for bracket in schedule.brackets]
+        self.progress = [BracketProgress(bracket) for bracket in schedule.brackets]
         if run.frugal:
             self._send_up_the_best(run)
         else:
@@ -187,9 +187,9 @@ class State:
 
     def _send_up_the_best(self, run: Run) -> None:
         """Let those arrive on the new top rung whom frugal deepening sends there."""
-        order, places = self.frugal_contest(run)
+        order, slots = self.frugal_contest(run)
         for bracket in run.schedule.brackets:
-            chosen = frozenset(index for of, index in order[:places] if of == bracket)
+            chosen = frozenset(index for of, index in order[:slots] if of == bracket)
             self._arrive(bracket, run.schedule.top, chosen)
 
     def _take_in_what_is_ahead(self) -> None:
@@ -219,14 +219,14 @@ class State:
                 self.ahead.running |= ahead
                 jobs = [job for job in jobs if job not in ahead]
             if jobs:
-                self.fronts[bracket].start([index for _, index, _ in jobs])
+                self.progress[bracket].start([index for _, index, _ in jobs])
 
     def _job_released(self, fact: JobReleased) -> None:
         bracket, index, _ = fact.job
         if fact.job in self.ahead.running:
             self.ahead.running.remove(fact.job)
         else:
-            self.fronts[bracket].release(index)
+            self.progress[bracket].release(index)
 
     def _job_finished(self, fact: JobFinished) -> None:
         bracket, index, rung, run = fact[:4]
@@ -234,7 +234,7 @@ class State:
         if run != current.number or (current.frugal and self.is_ahead(bracket, index)):
             self._finished_ahead(fact)
             return
-        front = self.fronts[bracket]
+        front = self.progress[bracket]
         if fact.origin is not None and not (rung == front.rung and front.is_open(index)):
             self._known_early(fact)
             return
@@ -279,7 +279,7 @@ class State:
             if key in self.ahead.results:
                 del self.ahead.results[key]
                 continue
-            front = self.fronts[bracket]
+            front = self.progress[bracket]
             told = self.results[bracket, rung].pop(index)
             if (front.rung, told.loss, told.origin) != (rung, None, None):
                 raise FactError(f"{told} cannot be taken back")
@@ -288,7 +288,7 @@ class State:
     def _arrive(self, bracket: int, rung: int, indices: frozenset[int]) -> None:
         """Put a front on a rung, and on the next ones while nothing is left to evaluate."""
         self.run.arrived[bracket, rung] = indices
-        front = self.fronts[bracket]
+        front = self.progress[bracket]
         front.rung = rung
         front.waiting = sorted(indices.difference(self.results[bracket, rung]), reverse=True)
         if not front.waiting:
@@ -296,12 +296,12 @@ class State:
 
     def _climb(self, bracket: int) -> None:
         """Send up whom the strategy chooses, now that the front's rung is evaluated."""
-        run, rung = self.run, self.fronts[bracket].rung
+        run, rung = self.run, self.progress[bracket].rung
         if rung == run.schedule.top:
             return
         contest = self.contest(run, bracket, rung)
-        places = run.schedule.places(bracket, rung + 1)
-        self._arrive(bracket, rung + 1, promoted(contest, self.losses(bracket, rung), places))
+        slots = run.schedule.slots(bracket, rung + 1)
+        self._arrive(bracket, rung + 1, promoted(contest, self.losses(bracket, rung), slots))
 
 
 _precedence = attrgetter("loss", "bracket", "index")

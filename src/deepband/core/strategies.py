@@ -6,7 +6,7 @@ All three are asked the same question, on one rung of one bracket in one run:
     before    who had been evaluated on this rung when the run began
     above     who had been evaluated on the rung above when the run began
 
-and give the same kind of answer: who goes up in any case, and who competes for the places
+and give the same kind of answer: who goes up in any case, and who competes for the slots
 that are left. In the first run `before` and `above` are empty and all three are Hyperband.
 
 `frugal` is a fourth way to deepen, outside the paper and without its guarantees.
@@ -27,14 +27,14 @@ NOBODY: frozenset[int] = frozenset()
 
 
 class Contest(NamedTuple):
-    """Who goes up in any case, and who competes for the places that are left."""
+    """Who goes up in any case, and who competes for the slots that are left."""
 
     kept: Indices
     pool: Indices
 
-    def free(self, places: int) -> int:
-        """How many of the places on the rung above the pool competes for."""
-        return max(0, places - len(self.kept))
+    def free(self, slots: int) -> int:
+        """How many of the slots on the rung above the pool competes for."""
+        return max(0, slots - len(self.kept))
 
 
 def discarding(arrived: Indices, before: Indices, above: Indices) -> Contest:
@@ -48,7 +48,7 @@ def preserving(arrived: Indices, before: Indices, above: Indices) -> Contest:
 
 
 def efficient(arrived: Indices, before: Indices, above: Indices) -> Contest:
-    """Revoke nothing: who is above stays there, and only the free places are filled."""
+    """Revoke nothing: who is above stays there, and only the free slots are filled."""
     return Contest(above, (arrived | before) - above)
 
 
@@ -66,7 +66,7 @@ NAMES: tuple[StrategyName, ...] = get_args(StrategyName)
 
 def frugal(losses: Mapping[Place, float | None], eta: int) -> tuple[list[Place], int]:
     """Outside the paper: one contest over all brackets, of everyone evaluated on the top rung, to
-    go to the new one. Who competes, best first, and for how many places; failures never go."""
+    go to the new one. Who competes, best first, and for how many slots; failures never go."""
     good = {place for place, loss in losses.items() if loss is not None}
     return ranked(good, losses), -(-len(losses) // eta)
 
@@ -85,9 +85,9 @@ def strategy_named(name: str) -> Strategy:
     raise UnknownNameError("strategy", name, STRATEGIES)
 
 
-def promoted(contest: Contest, losses: Mapping[int, float | None], places: int) -> frozenset[int]:
-    """Who goes up, given the losses on this rung and the places on the rung above."""
-    best = ranked(contest.pool, losses)[: contest.free(places)]
+def promoted(contest: Contest, losses: Mapping[int, float | None], slots: int) -> frozenset[int]:
+    """Who goes up, given the losses on this rung and the slots on the rung above."""
+    best = ranked(contest.pool, losses)[: contest.free(slots)]
     return frozenset(contest.kept).union(best)
 
 

@@ -46,7 +46,7 @@ def efficient_pulls(n: int, n_old: int, R: int, s: int, eta: int) -> int:
     """The paper's count for eID-SH: every round, the last one too, saves what was there before.
 
     deepband makes up to `(n_old // eta**s) * R` more, because nobody has been on the new top
-    rung and its places are filled all the same, as in the authors' experiments.
+    rung and its slots are filled all the same, as in the authors' experiments.
     """
     return rerun_pulls(n, R, s, eta) - rerun_pulls(n_old, R, s, eta)
 

@@ -17,17 +17,17 @@ from deepband.execution.outbox import Outbox
 from deepband.system.interrupts import Interrupts
 
 if TYPE_CHECKING:
-    from deepband.execution.executors.selection import Given
+    from deepband.execution.executors.selection import ExecutorSpec
     from deepband.study.automatic_deepening import Automatic
     from deepband.study.study import Study
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class RunOptions:
     """How jobs are run: what `Study.optimize` was given for that."""
 
     workers: int | None
-    executor: Given
+    executor: ExecutorSpec
     resources: Mapping[str, float] | None
     timeout: Timeout
     retries: int
@@ -46,7 +46,7 @@ class How:
 
 
 def run_jobs(
-    study: Study, objective: Objective, limits: Limits, automatic: Automatic | None, how: How
+    study: Study, objective: Objective, limits: Limits, automatic: Automatic | None, how: RunOptions
 ) -> None:
     """Run jobs until the run is done, and with automatic deepening until the advice or a limit says
     to stay; or until a limit is reached or an interrupt comes."""
@@ -67,7 +67,7 @@ def run_jobs(
         how = _run_once(study, objective, limits, how)
 
 
-def _run_once(study: Study, objective: Objective, limits: Limits, how: How) -> How:
+def _run_once(study: Study, objective: Objective, limits: Limits, how: RunOptions) -> RunOptions:
     """Run one run, and return how to run the next one: failures are verdicts there if this call has
     evaluated anything."""
     known = _evaluations(study)
@@ -83,14 +83,14 @@ def _evaluations(study: Study) -> int:
 
 
 def _loop(
-    study: Study, objective: Objective, limits: Limits, how: How, interrupts: Interrupts
+    study: Study, objective: Objective, limits: Limits, how: RunOptions, interrupts: Interrupts
 ) -> Loop:
     travels = needs_outbox(how.executor, how.workers or 0, how.timeout)
-    if travels and not study.lasts and not isinstance(how.executor, ThreadPoolExecutor):
+    if travels and not study.persistent and not isinstance(how.executor, ThreadPoolExecutor):
         from deepband.execution.executors.transport import check_choices  # loads cloudpickle
 
         check_choices(study.state.created.space)
-    outbox = Outbox(study.files) if study.lasts or travels else None
+    outbox = Outbox(study.files) if study.persistent or travels else None
     if outbox:
         outbox.make()
     chosen = choose(

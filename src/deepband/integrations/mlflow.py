@@ -21,7 +21,7 @@ from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import DeepbandError
-from deepband.integrations.tracker import Following, measures
+from deepband.integrations.tracker import Tracker, measures
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -66,7 +66,7 @@ class MlflowObserver:
         self._name = shortened(study_name, MOST_NAME)
         self._experiment_name = experiment
         self._client: MlflowClient = MlflowClient(tracking_uri)
-        self._following = Following()
+        self._following = Tracker()
         self._study = ""
         """The id of the study whose runs are known."""
         self._experiment = ""

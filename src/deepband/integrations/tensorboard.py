@@ -17,7 +17,7 @@ from deepband.analysis.formatting import printable
 from deepband.core.facts import Config, Fact
 from deepband.core.records import Evaluation
 from deepband.errors import DeepbandError
-from deepband.integrations.tracker import Following, measures, number
+from deepband.integrations.tracker import Tracker, measures, number
 
 if TYPE_CHECKING:
     Dated: TypeAlias = tuple[int, Any]
@@ -40,7 +40,7 @@ class TensorBoardObserver:
         if find_spec("tensorboardX") is None:
             raise DeepbandError("this needs tensorboardX: pip install 'deepband[tensorboard]'")
         self._folder = Path(folder)
-        self._following = Following()
+        self._following = Tracker()
 
     def observe(self, facts: Sequence[Fact]) -> None:
         """Write the evaluations among facts, and those that could not be written before."""

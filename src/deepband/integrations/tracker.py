@@ -15,7 +15,7 @@ from deepband.core.records import Evaluation
 from deepband.core.state import State
 
 
-class Following:
+class Tracker:
     """A study as an observer knows it, and the evaluations that are not logged yet."""
 
     def __init__(self) -> None:

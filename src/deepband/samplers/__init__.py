@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from deepband.errors import InputError, UnknownNameError, shown
 from deepband.samplers.base import Sampler
-from deepband.samplers.model_based import Learning, check_installed
+from deepband.samplers.model_based import ModelBased, check_installed
 from deepband.samplers.uniform import CHUNK, Uniform
 
 __all__ = ["GROUP", "SAMPLERS", "Sampler", "SamplerName", "Uniform", "make_sampler"]
@@ -20,10 +20,10 @@ GROUP = 8
 
 SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": Uniform,
-    "tpe": partial(Learning, "tpe"),
-    "forest": partial(Learning, "forest"),
-    "de": partial(Learning, "de"),
-    "prior": partial(Learning, "prior"),
+    "tpe": partial(ModelBased, "tpe"),
+    "forest": partial(ModelBased, "forest"),
+    "de": partial(ModelBased, "de"),
+    "prior": partial(ModelBased, "prior"),
 }
 """Each is made with the study's chunk size."""
 

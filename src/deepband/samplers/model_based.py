@@ -33,7 +33,7 @@ EVERY = 3
 """One of so many places is left to chance."""
 
 
-class Learning:
+class ModelBased:
     """A sampler made of a function that proposes."""
 
     learns = True

@@ -1,5 +1,5 @@
 """What the user believes, mixed with chance and the best so far, as PriorBand does it (Mallik et
-al., 2023: "PriorBand: Practical Hyperparameter Optimization in the Age of Deep Learning").
+al., 2023: "PriorBand: Practical Hyperparameter Optimization in the Age of Deep ModelBased").
 
 A parameter with a prior of its own (normal, beta, or weights of choices) is drawn from it; any
 other by a normal of a quarter of its range around its default value, or with half of the weight on

@@ -15,7 +15,7 @@ from deepband.samplers import Sampler
 from deepband.space.search_space import Space
 
 
-class Drawer:
+class ConfigSource:
     """A sampler and the space it draws from, for one study."""
 
     def __init__(self, created: StudyCreated, space: Space | None, sampler: Sampler) -> None:
@@ -25,9 +25,9 @@ class Drawer:
         self._observed: tuple[tuple[int, int], list[Evaluation]] = ((0, 0), [])
         """What is known for good, by (run, bracket)."""
 
-    def copy(self, sampler: Sampler | None = None) -> Drawer:
+    def copy(self, sampler: Sampler | None = None) -> ConfigSource:
         """One that observes another study."""
-        return Drawer(self.created, self.space, sampler or self.sampler)
+        return ConfigSource(self.created, self.space, sampler or self.sampler)
 
     @cached_property
     def space(self) -> Space:

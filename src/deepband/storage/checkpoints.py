@@ -231,8 +231,8 @@ def retraining_cost(
     there it pays that budget once more.
     """
     if strategy == FRUGAL:
-        top, (order, places) = state.schedule.top, state.frugal_contest()
-        lacking = sum((*place, top) not in kept for place in order[:places])
+        top, (order, slots) = state.schedule.top, state.frugal_contest()
+        lacking = sum((*place, top) not in kept for place in order[:slots])
         return lacking * state.schedule.max_budget
     deeper, kept = schedule or state.schedule.deepened(), set(kept)
     missing = {
@@ -246,7 +246,7 @@ def retraining_cost(
     counts = Counter((bracket, rung) for bracket, rung, _ in missing)
     return sum(
         (
-            min(count, deeper.places(bracket, rung + 1)) * deeper.budget(rung)
+            min(count, deeper.slots(bracket, rung + 1)) * deeper.budget(rung)
             for (bracket, rung), count in counts.items()
             if rung < deeper.top
         ),
@@ -268,7 +268,7 @@ def _rank(state: State, key: JobKey) -> tuple[int, float, int, int]:
 
 
 def _undecided(state: State, bracket: int, index: int) -> bool:
-    front, run = state.fronts[bracket], state.run
+    front, run = state.progress[bracket], state.run
     return front.open > 0 and index in run.arrived[bracket, front.rung]
 
 

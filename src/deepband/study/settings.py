@@ -14,7 +14,7 @@ from deepband.core.schedule import Budget, Schedule, as_number, read_budget
 from deepband.core.state import State
 from deepband.errors import InputError, shown
 from deepband.samplers import Sampler, SamplerName, make_sampler
-from deepband.samplers.source import Drawer
+from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
 from deepband.storage import MemoryStorage, SqliteStorage, Storage, state_of
 from deepband.storage.checkpoints import read_keep
@@ -89,7 +89,7 @@ def open_study(
     state = state_of(opened)
     if state.runs:
         shaped, chosen = check_same(state.created, given)
-        return Study(opened, state, Drawer(state.created, shaped, chosen), kept)
+        return Study(opened, state, ConfigSource(state.created, shaped, chosen), kept)
     created, shaped, chosen = create(given, storage or ":memory:")
     if isinstance(opened, SqliteStorage):
         check_storable(created.space)
@@ -98,14 +98,14 @@ def open_study(
         opened.close()
         return open_study(storage, **given, keep=keep)
     opened.append(facts)
-    return Study(opened, State(facts), Drawer(created, shaped, chosen), kept)
+    return Study(opened, State(facts), ConfigSource(created, shaped, chosen), kept)
 
 
 def reopen(storage: Storage) -> Study:
     """The study of a storage that holds one."""
     state = state_of(storage)
     _, sampler, _ = make_sampler(state.created.sampler, state.created.chunk)
-    return Study(storage, state, Drawer(state.created, None, sampler), read_keep("newest"))
+    return Study(storage, state, ConfigSource(state.created, None, sampler), read_keep("newest"))
 
 
 def _storage(place: str | os.PathLike[str] | None) -> Storage:

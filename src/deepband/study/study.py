@@ -38,22 +38,22 @@ from deepband.errors import (
 from deepband.execution.executors.base import Timeout
 from deepband.execution.loop import Limits
 from deepband.execution.objective import Objective
-from deepband.execution.runner import How, run_jobs
+from deepband.execution.runner import RunOptions, run_jobs
 from deepband.samplers import Sampler
 from deepband.storage import MemoryStorage, SqliteStorage, state_of
 from deepband.storage.codec import check_storable
 from deepband.storage.copies import write_copy
 from deepband.study.automatic_deepening import read_automatic
 from deepband.study.observers import Observer, Observers, history
-from deepband.study.thread_safety import in_turn
-from deepband.study.view import Looking
+from deepband.study.thread_safety import synchronized
+from deepband.study.view import StudyView
 
 if TYPE_CHECKING:
-    from deepband.execution.executors.selection import Given
+    from deepband.execution.executors.selection import ExecutorSpec
 
 
-@in_turn(free=("tell", "add_evaluation", "optimize"))
-class Study(Looking):
+@synchronized(free=("tell", "add_evaluation", "optimize"))
+class Study(StudyView):
     """A study that is open. Made by `open_study`.
 
     Any thread may call its methods: each call is carried out as a whole, one after another.
@@ -142,10 +142,10 @@ class Study(Looking):
         that (bracket, index). No other draw changes.
 
         It is evaluated in the current run if that has such a place, else after the next deepening
-        (a frugal one has no new places).
+        (a frugal one has no new slots).
         """
         self._lock()
-        place = free_place(self._state, read_index("bracket", bracket, len(self._state.fronts)))
+        place = free_place(self._state, read_index("bracket", bracket, len(self._state.progress)))
         self._record([ConfigsDrawn(*place, (self.space.config(config),), "enqueued")])
         return place
 
@@ -199,7 +199,7 @@ class Study(Looking):
         objective: Objective,
         *,
         workers: int | None = None,
-        executor: Given = None,
+        executor: ExecutorSpec = None,
         resources: Mapping[str, float] | None = None,
         timeout: Timeout = None,
         retries: int = 1,
@@ -256,7 +256,7 @@ class Study(Looking):
                 "ahead works for a deepening that is sure to come, and deepen='auto' may end "
                 "without one: leave ahead out."
             )
-        how = How(
+        how = RunOptions(
             workers=workers,
             executor=executor,
             resources=resources,
@@ -338,7 +338,7 @@ class Study(Looking):
         """The same study in memory, which goes its own way from here: to try what would be, or
         would be with another sampler. Checkpoints stay with this one."""
         storage = MemoryStorage(history(self._state))
-        return Study(storage, self._state.copy(), self._drawer.copy(sampler), self._keep)
+        return Study(storage, self._state.copy(), self._source.copy(sampler), self._keep)
 
     def save_as(self, path: str | os.PathLike[str]) -> None:
         """Write the whole study to a new file, with its checkpoints, and continue there.
@@ -351,7 +351,7 @@ class Study(Looking):
         if storage.path.exists():
             raise InputError(f"{storage.path} exists already: give the path of a new file.")
         check_storable(self._state.created.space)
-        saves = self.lasts or "files" in vars(self)
+        saves = self.persistent or "files" in vars(self)
         folder = self.checkpoints.folder if saves else None
         write_copy(storage, history(self._state), folder)
         unsaved, self._unsaved = self._unsaved, ()
@@ -374,7 +374,7 @@ class Study(Looking):
             if key in finished:
                 raise JobError(*key, "it stands twice in what is told.")
             finished[key] = JobFinished(*key, run + 1 if key in ahead else run, *result)
-        self._record([*self._drawer.missing(self._state, finished), *finished.values()])
+        self._record([*self._source.missing(self._state, finished), *finished.values()])
 
     def _record(self, facts: Sequence[Fact]) -> None:
         """Keep facts, then let the state follow."""
@@ -401,7 +401,7 @@ class Study(Looking):
 
     def _hand_out(self, keys: Sequence[JobKey]) -> list[Job]:
         state = self._state
-        self._record([*self._drawer.missing(self._state, keys), JobsStarted(tuple(keys))])
+        self._record([*self._source.missing(self._state, keys), JobsStarted(tuple(keys))])
         configs, budgets, study = state.configs, state.run.budgets, state.created.study
         if max(keys)[0] >= len(budgets):  # ahead, in the next run's new bracket
             budgets = state.coming.job_budgets(state.created.integer_budgets)

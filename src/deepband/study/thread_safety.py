@@ -16,18 +16,18 @@ from typing import Any, TypeVar
 Class = TypeVar("Class", bound=type)
 
 
-class Turn:
+class MethodLock:
     """The lock of one object. A copy of the object, or one that was pickled, has its own."""
 
     def __init__(self) -> None:
         self.lock = RLock()
 
-    def __reduce__(self) -> tuple[type[Turn], tuple[()]]:
-        return Turn, ()
+    def __reduce__(self) -> tuple[type[MethodLock], tuple[()]]:
+        return MethodLock, ()
 
 
-def in_turn(free: Collection[str]) -> Callable[[Class], Class]:
-    """A class whose public methods and properties hold `self._turn`, but for the free ones."""
+def synchronized(free: Collection[str]) -> Callable[[Class], Class]:
+    """A class whose public methods and properties, except the free ones, hold the object's lock."""
 
     def changed(kind: Class) -> Class:
         for name, member in list(vars(kind).items()):
@@ -45,7 +45,7 @@ def in_turn(free: Collection[str]) -> Callable[[Class], Class]:
 def _alone(method: FunctionType) -> Callable[..., Any]:
     @wraps(method)
     def alone(self: Any, *arguments: Any, **named: Any) -> Any:
-        with self._turn.lock:
+        with self._method_lock.lock:
             return method(self, *arguments, **named)
 
     return alone

@@ -1,4 +1,4 @@
-"""Looking at a study: everything that only reads."""
+"""StudyView at a study: everything that only reads."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from deepband.core.state import State
 from deepband.core.strategies import StrategyName, check_name
 from deepband.errors import NoResultError, SmallSpaceWarning, UnfinishedError
 from deepband.plots import Plots
-from deepband.samplers.source import Drawer
+from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
 from deepband.storage import SqliteStorage, Storage
 from deepband.storage.checkpoints import Checkpoints, Keep, retraining_cost
-from deepband.study.thread_safety import Turn, in_turn
+from deepband.study.thread_safety import MethodLock, synchronized
 
 if TYPE_CHECKING:
     import pandas
@@ -47,17 +47,17 @@ FREE |= {"lasts", "keep", "files", "checkpoints", "done", "max_budget"}
 """What any thread may read at any time: it is one value, or never changes."""
 
 
-@in_turn(free=FREE)
-class Looking:
+@synchronized(free=FREE)
+class StudyView:
     """What can be read of a study that is open."""
 
-    def __init__(self, storage: Storage, state: State, drawer: Drawer, keep: Keep) -> None:
+    def __init__(self, storage: Storage, state: State, drawer: ConfigSource, keep: Keep) -> None:
         self._storage = storage
         self._state = state
-        self._drawer = drawer
+        self._source = drawer
         self._keep = keep
         self._closed = False
-        self._turn = Turn()
+        self._method_lock = MethodLock()
         self._forget: Callable[[], object] | None = None
         """Removes the temporary checkpoints of a study in memory."""
 
@@ -111,12 +111,12 @@ class Looking:
     @property
     def space(self) -> Space:
         """Where configs come from."""
-        return self._drawer.space
+        return self._source.space
 
     @property
     def learns(self) -> bool:
         """Whether the sampler looks at what was evaluated."""
-        return self._drawer.sampler.learns
+        return self._source.sampler.learns
 
     @property
     def group(self) -> int | None:
@@ -125,7 +125,7 @@ class Looking:
         return self._state.created.chunk if self.learns else None
 
     @property
-    def lasts(self) -> bool:
+    def persistent(self) -> bool:
         """Whether the study outlives this process."""
         return isinstance(self._storage, SqliteStorage)
 
@@ -198,7 +198,8 @@ class Looking:
     ) -> Fraction:
         """The most that the next deepening, or that to a schedule, may train again for want of
         checkpoints; nothing if the objective never saved any."""
-        if (not self.lasts and "files" not in vars(self)) or not self.checkpoints.folder.is_dir():
+        has_folder = self.persistent or "files" in vars(self)
+        if not has_folder or not self.checkpoints.folder.is_dir():
             return Fraction(0)
         kept = set(self.checkpoints.kept())
         return retraining_cost(self._state, kept, strategy, schedule)

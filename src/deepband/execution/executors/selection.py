@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from deepband.execution.executors.futures import Pool
 
-    Given: TypeAlias = str | concurrent.futures.Executor | Client | SimulatedExecutor | None
+    ExecutorSpec: TypeAlias = str | concurrent.futures.Executor | Client | SimulatedExecutor | None
     """As a user gives it."""
 
 WANTED = (
@@ -29,7 +29,7 @@ WANTED = (
 
 
 def choose(
-    given: Given,
+    given: ExecutorSpec,
     objective: Objective,
     interrupts: Interrupts,
     outbox: Outbox | None,
@@ -59,12 +59,12 @@ def choose(
     return FuturesExecutor(shipped, _pool(given, workers or None, resources), outbox, timeout)
 
 
-def is_inline(given: Given, workers: int, timeout: Timeout) -> bool:
+def is_inline(given: ExecutorSpec, workers: int, timeout: Timeout) -> bool:
     """Whether jobs run in this process, one after the other."""
     return given is None and workers <= 1 and timeout is None
 
 
-def needs_outbox(given: Given, workers: int, timeout: Timeout) -> bool:
+def needs_outbox(given: ExecutorSpec, workers: int, timeout: Timeout) -> bool:
     """Whether results travel, and may be lost on the way."""
     return not isinstance(given, SimulatedExecutor) and not is_inline(given, workers, timeout)
 

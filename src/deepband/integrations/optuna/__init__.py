@@ -41,7 +41,7 @@ def export(
     does not. Another study of that name is never touched.
     """
     library = _optuna()
-    name = name or (study.name if study.lasts else f"deepband {study.state.created.study}")
+    name = name or (study.name if study.persistent else f"deepband {study.state.created.study}")
     opened = _storage(library, storage)
     _remove_old(library, opened, study, name)
     trials = trial_export.trials(study.state, study.space)

@@ -12,7 +12,7 @@ from deepband.core.state import State
 
 def config_page(state: State, bracket: int, index: int) -> dict[str, Any] | None:
     """What the page of a config shows; None for one that is not drawn."""
-    if bracket >= len(state.fronts) or index >= len(state.configs[bracket]):
+    if bracket >= len(state.progress) or index >= len(state.configs[bracket]):
         return None
     rungs = range(bracket, state.schedule.top + 1)
     told = [results[index] for r in rungs if index in (results := state.results[bracket, r])]
