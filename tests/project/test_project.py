@@ -16,6 +16,7 @@ import pytest
 
 import deepband
 from deepband.core import facts
+from leftovers import collect_silently
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "deepband"
@@ -167,6 +168,8 @@ def run_code_of(path: Path) -> None:
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
         exec(compile(block, str(path), "exec"), namespace)
+    namespace.clear()
+    collect_silently()
 
 
 ELSEWHERE = {"clusters.md", "trackers.md", "recipes.md"}
