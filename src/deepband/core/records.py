@@ -41,6 +41,18 @@ def whole_key(job: Job) -> JobKey:
         raise InputError(f"{shown(job)} is not a job: its numbers are not whole.") from None
 
 
+class Outcome(NamedTuple):
+    """What came of an evaluation. It is the end of a `JobFinished`, in the same order."""
+
+    loss: float | None
+    """To be minimised; None for a failure."""
+    error: str | None = None
+    metrics: Mapping[str, Any] | None = None
+    seconds: float | None = None
+    resumed_from: int | None = None
+    curve: tuple[tuple[float, float], ...] | None = None
+
+
 class Attempt(NamedTuple):
     """What came of running a job once: the outcome that was read, and how it went."""
 
@@ -61,9 +73,9 @@ class Attempt(NamedTuple):
         return self.loss is None
 
     @property
-    def recorded(self) -> tuple[Any, ...]:
-        """What a study records of it, in the order of `JobFinished`."""
-        return self[1:7]
+    def outcome(self) -> Outcome:
+        """What a study records of it."""
+        return Outcome(*self[1:7])
 
 
 class Evaluation(NamedTuple):

@@ -8,8 +8,9 @@ import traceback
 from collections.abc import Mapping, Sized
 from decimal import Decimal
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any
 
+from deepband.core.records import Outcome
 from deepband.errors import ResultError, shown
 
 MOST_TEXT = 64 * 1024
@@ -19,10 +20,6 @@ study is open."""
 WANTED = "give a real number, a mapping with 'loss', or an exception for a failure."
 
 
-Outcome: TypeAlias = tuple[float | None, str | None, Mapping[str, Any] | None]
-"""A loss to minimise or None, the error of a failure, and metrics."""
-
-
 def read_result(result: object, maximize: bool = False) -> Outcome:
     """The outcome of a result that an objective returned or raised.
 
@@ -30,14 +27,14 @@ def read_result(result: object, maximize: bool = False) -> Outcome:
     negated, once, here. NaN and an exception are failures. What is no number raises ResultError.
     """
     if type(result) is float and -math.inf < result < math.inf:  # nearly always
-        return -result if maximize else result, None, None
+        return Outcome(-result if maximize else result)
     if isinstance(result, BaseException):
-        return None, _describe(result), None
+        return Outcome(None, _describe(result))
     if not isinstance(result, Mapping):
-        return *_loss(result, maximize), None
+        return Outcome(*_loss(result, maximize))
     if "loss" not in result:
         raise ResultError(result, "the mapping has no 'loss'; " + WANTED)
-    return *_loss(result["loss"], maximize), _metrics(result)
+    return Outcome(*_loss(result["loss"], maximize), _metrics(result))
 
 
 def read_any_result(result: object, maximize: bool = False) -> Outcome:
@@ -45,9 +42,9 @@ def read_any_result(result: object, maximize: bool = False) -> Outcome:
     try:
         return read_result(result, maximize)
     except ResultError as error:
-        return None, _describe(error.with_traceback(None)), None
+        return Outcome(None, _describe(error.with_traceback(None)))
     except Exception as error:  # a result that cannot even be looked at
-        return None, _describe(error), None
+        return Outcome(None, _describe(error))
 
 
 def _loss(given: object, maximize: bool) -> tuple[float | None, str | None]:

@@ -10,18 +10,20 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Protocol
 
 from deepband.analysis.summary import cost_left
 from deepband.core import hyperband
 from deepband.core.facts import JobKey
-from deepband.core.records import Attempt, Job
+from deepband.core.records import Attempt, Job, Outcome
 from deepband.core.schedule import Budget, exceeds, is_finite, read_exactly
+from deepband.core.state import State
 from deepband.errors import DeepbandError, InputError, ObjectiveError, StorageError, shown
 from deepband.execution.executors.base import Ended, Executor
 from deepband.execution.objective import Context, Task, training_seed
@@ -29,9 +31,6 @@ from deepband.execution.orphans import Orphans
 from deepband.execution.outbox import Outbox
 from deepband.storage.checkpoints import Checkpoints, Keep, superfluous
 from deepband.system.interrupts import Interrupts
-
-if TYPE_CHECKING:
-    from deepband.study.study import Study
 
 FIRST_FAILURES = 3
 SECONDS_A_LOOK = 0.1
@@ -87,12 +86,40 @@ def _read_limit(name: str, given: Budget | None) -> Fraction | None:
     return read_exactly(given)
 
 
+class JobSession(Protocol):
+    """What the loop needs of an open study: jobs to run, and a place for their outcomes."""
+
+    state: State
+    keep: Keep
+
+    @property
+    def maximize(self) -> bool: ...
+    @property
+    def learns(self) -> bool: ...
+    @property
+    def group(self) -> int | None: ...
+    @property
+    def persistent(self) -> bool: ...
+    @property
+    def files(self) -> Path: ...
+    @property
+    def checkpoints(self) -> Checkpoints: ...
+    @property
+    def done(self) -> bool: ...
+    def lock(self) -> None: ...
+    def ask(self) -> Job | None: ...
+    def reserve(self, keys: Iterable[JobKey]) -> list[Job]: ...
+    def expects(self, job: Job) -> bool: ...
+    def release(self, job: Job) -> None: ...
+    def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None: ...
+
+
 class Loop:
     """Carries jobs from a study to an executor, and results back."""
 
     def __init__(
         self,
-        study: Study,
+        session: JobSession,
         executor: Executor,
         checkpoints: Checkpoints | None,
         keep: Keep,
@@ -102,16 +129,14 @@ class Loop:
         first_failures: int = FIRST_FAILURES,
         outbox: Outbox | None = None,
         wait: bool = True,
-        on_record: Callable[[], None] | None = None,
     ) -> None:
-        self.study = study
+        self.session = session
         self.executor = executor
         self.checkpoints = checkpoints
         self.keep = keep
         self.limits = limits
         self.retries = retries
         self.first_failures = first_failures
-        self.on_record = on_record
         self.outbox = outbox
         self._wait = wait
         self._orphans: Orphans | None = None
@@ -127,7 +152,7 @@ class Loop:
         self._stopping = False
         self._ahead: Iterator[JobKey] = iter(())
         if limits.ahead_limit != 0:
-            self._ahead = hyperband.jobs_ahead(study.state)
+            self._ahead = hyperband.jobs_ahead(session.state)
 
     def run(self, interrupts: Interrupts) -> None:
         """Run to the end. An interrupt lets running jobs end; a second one does not."""
@@ -159,10 +184,11 @@ class Loop:
 
     def _is_idle(self) -> bool:
         """Whether there is nothing to wait for: not even a place for a job that is ready."""
-        if self.study.done:
+        if self.session.done:
             return True
-        study, crowded = self.study, not self._stopping and not self.executor.free
-        return not self._running and not (crowded and hyperband.next_job(study.state, study.group))
+        session, crowded = self.session, not self._stopping and not self.executor.free
+        ready = crowded and hyperband.next_job(session.state, session.group)
+        return not self._running and not ready
 
     def _take_in(self, outbox: Outbox) -> Orphans:
         """Take what workers left while no driver was there, and see who still runs."""
@@ -170,17 +196,17 @@ class Loop:
         orphans = Orphans(outbox)
         if not self._wait:
             orphans.give_up()
-        for job in self.study.reserve(orphans.keys):  # not to be offered
+        for job in self.session.reserve(orphans.keys):  # not to be offered
             self._running[job.key] = job
         for attempt in outbox.waiting():
             if attempt.job.key in orphans.keys:
                 continue  # it is about to end, and then taken
-            reserved = self.study.reserve([attempt.job.key])
-            if reserved and self.study.expects(attempt.job):
+            reserved = self.session.reserve([attempt.job.key])
+            if reserved and self.session.expects(attempt.job):
                 self._judge(attempt)
                 continue
             for job in reserved:
-                self.study.release(job)
+                self.session.release(job)
             self._prune_recorded(attempt.job)
             outbox.clear(attempt.job.key)
         return orphans
@@ -188,24 +214,24 @@ class Loop:
     def _prune_recorded(self, job: Job) -> None:
         """Remove what the checkpoint of a job made superfluous whose result was recorded by a
         driver that was killed before it could do so."""
-        if job.index in self.study.state.results.get((job.bracket, job.rung), {}):
+        if job.index in self.session.state.results.get((job.bracket, job.rung), {}):
             self._prune(job)
 
     def _adopt(self) -> None:
         """Take in the results of orphans that have ended; what they left undone is offered."""
         for key, attempt in self._orphans.ended() if self._orphans else ():
             job = self._running.pop(key, None)
-            if job is not None and attempt is not None and self.study.expects(attempt.job):
+            if job is not None and attempt is not None and self.session.expects(attempt.job):
                 self._judge(attempt)
                 continue
             if self.outbox:
                 self.outbox.clear(key)
             if job is not None:
-                self.study.release(job)
+                self.session.release(job)
 
     def _fill(self) -> None:
         """Start as many jobs as there is room for."""
-        while not self._stopping and self.executor.free and (job := self.study.ask()):
+        while not self._stopping and self.executor.free and (job := self.session.ask()):
             self._running[job.key] = job
             task = self._task(job)
             again = self._losses[job.key] or self._faults[job.key]
@@ -217,14 +243,14 @@ class Loop:
 
     def _fill_ahead(self) -> None:
         """Start jobs of the next run for which the current one, not done yet, has no use."""
-        while not self._stopping and self.executor.free and not self.study.done:
+        while not self._stopping and self.executor.free and not self.session.done:
             key = next(self._ahead, None)
             if key is None:
                 return
-            for job in self.study.reserve([key]):
+            for job in self.session.reserve([key]):
                 self._running[job.key] = job
-                budget = self.study.state.schedule.budget(job.rung)
-                if self.limits.spend_ahead(budget, cost_left(self.study.state)):
+                budget = self.session.state.schedule.budget(job.rung)
+                if self.limits.spend_ahead(budget, cost_left(self.session.state)):
                     self.executor.submit(self._task(job))
                 else:
                     self._ahead = iter(())
@@ -233,14 +259,14 @@ class Loop:
     def _cost(self, task: Task) -> Fraction:
         """What a task trains: the exact budget of its rung, which the job carries rounded, less
         that of the checkpoint it goes on from."""
-        schedule = self.study.state.schedule
+        schedule = self.session.state.schedule
         begun = task.context.previous_rung if task.context else None
         return schedule.budget(task.job.rung) - (0 if begun is None else schedule.budget(begun))
 
     def _hand_back(self, job: Job) -> None:
         """Offer a job again that was not started."""
         del self._running[job.key]
-        self.study.release(job)
+        self.session.release(job)
 
     def _settle(self) -> bool:
         """When nothing runs: tell what is in doubt, if more may then be done."""
@@ -262,11 +288,11 @@ class Loop:
         """Offer a job again that failed because of the machine, once; then it is time to stop. The
         second attempt has a fresh worker, since the first one may have leaked what is missing."""
         self._faults[attempt.job.key] += 1
-        self.study.release(attempt.job)
+        self.session.release(attempt.job)
         if self._faults[attempt.job.key] > 1:
             reason = (attempt.error or "").partition("\n")[0]
             raise StorageError(
-                self.study.files,
+                self.session.files,
                 f"the objective failed twice because of the machine, not of its config: {reason}. "
                 "Nothing was recorded for it. Free what is missing (disk space, quota, open files) "
                 "and run again to continue.",
@@ -277,7 +303,7 @@ class Loop:
         self._losses[job.key] += 1
         if self._losses[job.key] > self.retries:
             return Attempt(job, None, lost)
-        self.study.release(job)
+        self.session.release(job)
         return None
 
     def _judge(self, attempt: Attempt) -> None:
@@ -306,14 +332,12 @@ class Loop:
         if not attempts:
             return
         self._accept(attempts)
-        self.study.tell_attempts(attempts)
+        self.session.record_outcomes((each.job, each.outcome) for each in attempts)
         self._held.clear()
         for attempt in attempts:
             self._prune(attempt.job)
             if self.outbox:
                 self.outbox.clear(attempt.job.key)
-        if self.on_record:
-            self.on_record()
 
     def _accept(self, attempts: Sequence[Attempt]) -> None:
         """Make what attempts saved the checkpoints of their jobs."""
@@ -327,7 +351,7 @@ class Loop:
         left its result while the run ended, or may still run on an executor that cannot end it: the
         next call takes it in, with its checkpoint."""
         if self.checkpoints:
-            state = self.study.state
+            state = self.session.state
             with suppress(OSError, StorageError):
                 waiting = self.outbox.waiting() if self.outbox else []
                 running = self.outbox.running() if self.outbox else []
@@ -338,7 +362,7 @@ class Loop:
         """Offer again what was asked for and not told."""
         for job in [*self._running.values(), *(each.job for each in self._held)]:
             with suppress(DeepbandError):  # the file is gone: what ended the run says so
-                self.study.release(job)
+                self.session.release(job)
 
     def _task(self, job: Job) -> Task:
         context = self._context(job) if self.checkpoints else None
@@ -346,11 +370,11 @@ class Loop:
             from deepband.execution.executors.transport import CarriedConfig  # loads cloudpickle
 
             job = job._replace(config=CarriedConfig(job.config))
-        return Task(job, context, self.study.maximize, keeps=self.keep != Keep(False, 0))
+        return Task(job, context, self.session.maximize, keeps=self.keep != Keep(False, 0))
 
     def _context(self, job: Job) -> Context:
         assert self.checkpoints is not None
-        state, key = self.study.state, job.key
+        state, key = self.session.state, job.key
         results = {rung: state.results[job.bracket, rung] for rung in range(job.bracket, job.rung)}
         told = {rung: cell[job.index] for rung, cell in results.items() if job.index in cell}
         saved = [rung for rung, each in told.items() if each.loss is not None]
@@ -382,7 +406,7 @@ class Loop:
     def _superfluous(self, job: Job, checkpoints: Checkpoints) -> Sequence[JobKey]:
         if self.keep.configs is None:
             return [(job.bracket, job.index, rung) for rung in range(job.bracket, job.rung)]
-        state = self.study.state
-        if not (self.study.done or state.is_decided(job.bracket, job.rung)):
+        state = self.session.state
+        if not (self.session.done or state.is_decided(job.bracket, job.rung)):
             return []
         return superfluous(state, self.keep, checkpoints.kept())

@@ -1,30 +1,27 @@
-"""What `Study.optimize` does: put an executor, a loop and interrupts together, for one run or, when
-deepening is automatic, for one after the other."""
+"""One call of `Study.optimize`: the executor, the loop and the interrupts put together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepband.errors import InputError, shown
 from deepband.execution.executors.base import Timeout, check_seconds
 from deepband.execution.executors.selection import choose, needs_outbox
-from deepband.execution.loop import FIRST_FAILURES, Limits, Loop
+from deepband.execution.loop import FIRST_FAILURES, JobSession, Limits, Loop
 from deepband.execution.objective import Objective, takes_context
 from deepband.execution.outbox import Outbox
 from deepband.system.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from deepband.execution.executors.selection import ExecutorSpec
-    from deepband.study.automatic_deepening import Automatic
-    from deepband.study.study import Study
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How jobs are run: what `Study.optimize` was given for that."""
+    """The arguments of `Study.optimize` about where and how jobs run."""
 
     workers: int | None
     executor: ExecutorSpec
@@ -33,7 +30,6 @@ class RunOptions:
     retries: int
     wait: bool
     first_failures: int | None
-    on_record: Callable[[], None] | None
 
     def __post_init__(self) -> None:
         if self.workers is not None:
@@ -46,77 +42,59 @@ class RunOptions:
 
 
 def run_jobs(
-    study: Study, objective: Objective, limits: Limits, automatic: Automatic | None, how: RunOptions
+    session: JobSession, objective: Objective, limits: Limits, options: RunOptions
 ) -> None:
-    """Run jobs until the run is done, and with automatic deepening until the advice or a limit says
-    to stay; or until a limit is reached or an interrupt comes."""
-    if limits.ahead_limit != 0 and study.learns:
+    """Run jobs until the run is done, a limit is reached or an interrupt comes."""
+    if limits.ahead_limit != 0 and session.learns:
         raise InputError(
             "work ahead draws the configs of the next run now, and the sampler of this study "
             "learns until then: leave ahead out."
         )
-    study.lock()
-    if automatic:
-        automatic.check(study.state)
-    how = _run_once(study, objective, limits, how)
-    while automatic and study.done and not limits.out_of_time():
-        to, _ = automatic.decide(study.state)
-        if to is None:
-            return
-        study.deepen(automatic.strategy, to)
-        how = _run_once(study, objective, limits, how)
-
-
-def _run_once(study: Study, objective: Objective, limits: Limits, how: RunOptions) -> RunOptions:
-    """Run one run, and return how to run the next one: failures are verdicts there if this call has
-    evaluated anything."""
-    known = _evaluations(study)
+    session.lock()
     interrupts = Interrupts()
-    loop = _loop(study, objective, limits, how, interrupts)
+    loop = _loop(session, objective, limits, options, interrupts)
     with interrupts:
         loop.run(interrupts)
-    return how if _evaluations(study) == known else replace(how, first_failures=0)
-
-
-def _evaluations(study: Study) -> int:
-    return sum(map(len, study.state.results.values()))
 
 
 def _loop(
-    study: Study, objective: Objective, limits: Limits, how: RunOptions, interrupts: Interrupts
+    session: JobSession,
+    objective: Objective,
+    limits: Limits,
+    options: RunOptions,
+    interrupts: Interrupts,
 ) -> Loop:
-    travels = needs_outbox(how.executor, how.workers or 0, how.timeout)
-    if travels and not study.persistent and not isinstance(how.executor, ThreadPoolExecutor):
+    travels = needs_outbox(options.executor, options.workers or 0, options.timeout)
+    if travels and not session.persistent and not isinstance(options.executor, ThreadPoolExecutor):
         from deepband.execution.executors.transport import check_choices  # loads cloudpickle
 
-        check_choices(study.state.created.space)
-    outbox = Outbox(study.files) if study.persistent or travels else None
+        check_choices(session.state.created.space)
+    outbox = Outbox(session.files) if session.persistent or travels else None
     if outbox:
         outbox.make()
     chosen = choose(
-        how.executor,
+        options.executor,
         objective,
         interrupts,
         outbox,
-        workers=how.workers or 0,
-        timeout=how.timeout,
-        resources=how.resources,
+        workers=options.workers or 0,
+        timeout=options.timeout,
+        resources=options.resources,
     )
-    first_failures = how.first_failures
+    first_failures = options.first_failures
     if first_failures is None:
-        at_once = min(chosen.free, study.group or chosen.free)
+        at_once = min(chosen.free, session.group or chosen.free)
         first_failures = max(FIRST_FAILURES, at_once)
     return Loop(
-        study,
+        session,
         chosen,
-        study.checkpoints if takes_context(objective) else None,
-        study.keep,
+        session.checkpoints if takes_context(objective) else None,
+        session.keep,
         limits=limits,
-        retries=how.retries,
+        retries=options.retries,
         first_failures=first_failures,
         outbox=outbox,
-        wait=how.wait,
-        on_record=how.on_record,
+        wait=options.wait,
     )
 
 

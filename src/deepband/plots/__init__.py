@@ -11,14 +11,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Plotted(Protocol):
-    """A study, beside others in one plot."""
+class NamedState(Protocol):
+    """The state of a study, and its name in a legend."""
+
+    state: State
 
     @property
     def name(self) -> str: ...
 
+
+class Plotted(Protocol):
+    """A study, as far as plots need it."""
+
     @property
-    def state(self) -> State: ...
+    def session(self) -> NamedState: ...
 
 
 class Plots:
@@ -29,7 +35,7 @@ class Plots:
 
     @property
     def _state(self) -> State:
-        return self._study.state
+        return self._study.session.state
 
     def brackets(self, ax: Axes | None = None) -> Axes:
         """The rungs by brackets: each config, the run that evaluated it, and who went up."""
@@ -42,10 +48,10 @@ class Plots:
 
     def incumbent(self, *others: Plotted, ax: Axes | None = None) -> Axes:
         """The best loss against the budget spent, of this study and others."""
-        names = [each.name for each in (self._study, *others)]
+        names = [each.session.name for each in (self._study, *others)]
         if len(set(names)) < len(names):
             names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
-        states = [each.state for each in (self._study, *others)]
+        states = [each.session.state for each in (self._study, *others)]
         studies = list(zip(names, states, strict=True))
         return lines.draw_incumbent(studies, ax)
 

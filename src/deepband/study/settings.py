@@ -19,6 +19,7 @@ from deepband.space.search_space import Space
 from deepband.storage import MemoryStorage, SqliteStorage, Storage, state_of
 from deepband.storage.checkpoints import read_keep
 from deepband.storage.codec import check_storable
+from deepband.study.session import Session
 from deepband.study.study import Study
 from deepband.system.posix import require_posix
 
@@ -89,7 +90,7 @@ def open_study(
     state = state_of(opened)
     if state.runs:
         shaped, chosen = check_same(state.created, given)
-        return Study(opened, state, ConfigSource(state.created, shaped, chosen), kept)
+        return Study(Session(opened, state, ConfigSource(state.created, shaped, chosen), kept))
     created, shaped, chosen = create(given, storage or ":memory:")
     if isinstance(opened, SqliteStorage):
         check_storable(created.space)
@@ -98,14 +99,15 @@ def open_study(
         opened.close()
         return open_study(storage, **given, keep=keep)
     opened.append(facts)
-    return Study(opened, State(facts), ConfigSource(created, shaped, chosen), kept)
+    return Study(Session(opened, State(facts), ConfigSource(created, shaped, chosen), kept))
 
 
 def reopen(storage: Storage) -> Study:
     """The study of a storage that holds one."""
     state = state_of(storage)
     _, sampler, _ = make_sampler(state.created.sampler, state.created.chunk)
-    return Study(storage, state, ConfigSource(state.created, None, sampler), read_keep("newest"))
+    source = ConfigSource(state.created, None, sampler)
+    return Study(Session(storage, state, source, read_keep("newest")))
 
 
 def _storage(place: str | os.PathLike[str] | None) -> Storage:

@@ -1,0 +1,318 @@
+"""An open study as the rest of deepband uses it: its state, its storage, its checkpoints, and the one
+place where facts are recorded and applied.
+
+`Study` is what users see of it. The loop that runs jobs, the command line, the page and the
+integrations work with the session.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+from deepband.core import hyperband
+from deepband.core.facts import (
+    Fact,
+    JobFinished,
+    JobKey,
+    JobReleased,
+    JobsStarted,
+    ObjectiveNamed,
+    own_copy,
+)
+from deepband.core.records import Job, Outcome, whole_key
+from deepband.core.schedule import Schedule
+from deepband.core.state import State
+from deepband.core.strategies import StrategyName
+from deepband.errors import (
+    ClosedError,
+    GoneError,
+    InputError,
+    JobError,
+    StorageError,
+    UnfinishedError,
+    shown,
+)
+from deepband.samplers.source import ConfigSource
+from deepband.space.search_space import Space
+from deepband.storage import SqliteStorage, Storage, state_of
+from deepband.storage.checkpoints import Checkpoints, Keep, retraining_cost
+from deepband.storage.codec import check_storable
+from deepband.storage.copies import write_copy
+from deepband.study.observers import Observer, Observers, history
+from deepband.study.thread_safety import MethodLock, synchronized
+
+FREE = {
+    "name",
+    "maximize",
+    "space",
+    "learns",
+    "group",
+    "persistent",
+    "files",
+    "checkpoints",
+    "done",
+}
+"""What any thread may read at any time: it is one value, or never changes."""
+
+
+@synchronized(free=FREE)
+class Session:
+    """A study that this process has opened."""
+
+    def __init__(self, storage: Storage, state: State, source: ConfigSource, keep: Keep) -> None:
+        self.storage = storage
+        self.state = state
+        """Everything recorded so far. Read it; only `record` changes it."""
+        self.source = source
+        self.keep = keep
+        self._closed = False
+        self._observers: Observers | None = None
+        self._unsaved: tuple[Fact, ...] = ()
+        """Facts recorded after the study's file was lost: in the state, and nowhere else."""
+        self._method_lock = MethodLock()
+        self._forget: Callable[[], object] | None = None
+        """Removes the temporary folder of a study in memory."""
+
+    # What it is
+
+    @property
+    def name(self) -> str:
+        """The name of the study's file, or "in memory"."""
+        return self.storage.path.name if isinstance(self.storage, SqliteStorage) else "in memory"
+
+    @property
+    def maximize(self) -> bool:
+        """Whether the larger of two values is better."""
+        return self.state.created.maximize
+
+    @property
+    def space(self) -> Space:
+        """The search space."""
+        return self.source.space
+
+    @property
+    def learns(self) -> bool:
+        """Whether the sampler uses earlier results."""
+        return self.source.sampler.learns
+
+    @property
+    def group(self) -> int | None:
+        """How many configs of a bracket a sampler that learns draws together. None if the sampler
+        does not learn: then any config can be drawn at any time."""
+        return self.state.created.chunk if self.learns else None
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the study outlives this process."""
+        return isinstance(self.storage, SqliteStorage)
+
+    @cached_property
+    def files(self) -> Path:
+        """The folder beside the study file, or a temporary one for a study in memory."""
+        if isinstance(self.storage, SqliteStorage):
+            return self.storage.files
+        folder = mkdtemp(prefix="deepband-")
+        self._forget = weakref.finalize(self, rmtree, folder, ignore_errors=True)
+        return Path(folder)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Where training state is saved."""
+        return Checkpoints(self.files / "checkpoints" / self.state.created.study)
+
+    @property
+    def done(self) -> bool:
+        """Whether every job of the current run has a result."""
+        return hyperband.is_done(self.state)
+
+    def check_done(self, action: str) -> None:
+        """Raise UnfinishedError if the current run still has open jobs."""
+        if not self.done:
+            raise UnfinishedError(action, hyperband.open_jobs(self.state))
+
+    def retraining_cost(self, strategy: StrategyName, schedule: Schedule | None = None) -> Fraction:
+        """The most that the next deepening, or one to a schedule, may train again because
+        checkpoints are missing. Zero if the objective never saved any."""
+        if not self._saves or not self.checkpoints.folder.is_dir():
+            return Fraction(0)
+        return retraining_cost(self.state, set(self.checkpoints.kept()), strategy, schedule)
+
+    # Jobs
+
+    def ask(self) -> Job | None:
+        """The next job that can start, marked as running; None if there is none."""
+        self.lock()
+        key = hyperband.next_job(self.state, self.group)
+        return None if key is None else self._hand_out([key])[0]
+
+    def ask_all(self) -> list[Job]:
+        """All jobs that can start, marked as running."""
+        self.lock()
+        keys = list(hyperband.ready_jobs(self.state, self.group))
+        return self._hand_out(keys) if keys else []
+
+    def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
+        """Those of these jobs that can start, marked as running."""
+        self.lock()
+        state, group = self.state, self.group
+        wanted = [key for key in keys if hyperband.is_ready(state, *key, group)]
+        return self._hand_out(wanted) if wanted else []
+
+    def release(self, job: Job) -> None:
+        """Make a job available again."""
+        self.lock()
+        key = self._check_open(job)
+        if hyperband.is_running(self.state, *key):
+            self.record([JobReleased(key)])
+
+    def expects(self, job: Job) -> bool:
+        """Whether this is an open job of the study, with the config that the study gave it."""
+        try:
+            bracket, index, _ = self._check_open(job)
+        except (JobError, InputError):
+            return False
+        configs = self.state.configs[bracket] if bracket < len(self.state.configs) else []
+        return index < len(configs) and configs[index] == job.config
+
+    def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
+        """Record what came of jobs: all of it, or nothing if it raises."""
+        self.lock()
+        run, ahead = self.state.run.number, self.state.ahead.running
+        finished: dict[JobKey, JobFinished] = {}
+        for job, outcome in pairs:
+            key = self._check_open(job)
+            if key in finished:
+                raise JobError(*key, "the same job appears twice in this call.")
+            finished[key] = JobFinished(*key, run + 1 if key in ahead else run, *outcome)
+        self.record([*self.source.missing(self.state, finished), *finished.values()])
+
+    # Recording
+
+    def lock(self) -> None:
+        """Become the only process that writes to the study, or raise HeldError. Every method that
+        writes calls this first; the lock is held until `close`."""
+        if self._closed:
+            raise ClosedError
+        if self._observers:
+            self._observers.check_quiet()
+        if self.storage.lock():
+            self._reload()
+
+    def record(self, facts: Sequence[Fact]) -> None:
+        """Store facts, then apply them to the state."""
+        try:
+            self.storage.append([*self._unsaved, *facts] if self._unsaved else facts)
+        except GoneError:
+            if any(isinstance(fact, JobFinished | JobReleased) for fact in facts):
+                self.state.apply(facts)  # a result must not be lost
+                self._unsaved += tuple(facts)
+            raise
+        self.state.apply(facts)
+        if self._observers:
+            self._observers.tell([*self._unsaved, *facts])
+        self._unsaved = ()
+
+    def name_objective(self, objective: str) -> None:
+        """Record what is evaluated, such as "train.py:objective"."""
+        check_text("the objective", objective, "name it in a text such as 'train.py:objective'.")
+        self.lock()
+        if objective != self.state.objective:
+            self.record([ObjectiveNamed(objective)])
+
+    def observe(self, observer: Observer) -> None:
+        """Send an observer all facts so far and, until the study is closed, all new ones."""
+        if self._observers is None:
+            self._observers = Observers()
+        self._observers.add(observer, self.state)
+
+    def close(self) -> None:
+        """Release the lock and the file. Closing twice does nothing."""
+        if self._observers:
+            self._observers.check_quiet()
+        self._closed = True
+        self.storage.close()
+        if self._forget is not None:
+            self._forget()
+
+    def save_as(self, path: str | os.PathLike[str]) -> None:
+        """Write the study to a new file, with its checkpoints, and continue there."""
+        storage = SqliteStorage(path)
+        if storage.path.exists():
+            raise InputError(f"{storage.path} exists already: give the path of a new file.")
+        check_storable(self.state.created.space)
+        folder = self.checkpoints.folder if self._saves else None
+        write_copy(storage, history(self.state), folder)
+        unsaved, self._unsaved = self._unsaved, ()
+        self.storage.close()
+        self.storage = storage
+        vars(self).pop("files", None)
+        if self._closed:
+            storage.close()
+        if self._observers and unsaved:
+            self._observers.tell(unsaved)
+
+    @property
+    def _saves(self) -> bool:
+        """Whether there may be checkpoints: a study in memory has a folder only once it needs
+        one."""
+        return self.persistent or "files" in vars(self)
+
+    def _reload(self) -> None:
+        """Take over what another process has written meanwhile."""
+        if self._unsaved:
+            raise StorageError(
+                self.storage.path if isinstance(self.storage, SqliteStorage) else "the study",
+                "has changed while it was away, and the study in memory has results that it does "
+                "not have. Write those to another file with study.save_as(path).",
+            )
+        running = hyperband.running_jobs(self.state)
+        self.state = state = state_of(self.storage)
+        group = self.group
+        still = tuple(key for key in running if hyperband.is_ready(state, *key, group))
+        state.apply([JobsStarted(still)])
+        if self._observers:
+            self._observers.tell(history(state))
+
+    def _hand_out(self, keys: Sequence[JobKey]) -> list[Job]:
+        state = self.state
+        self.record([*self.source.missing(state, keys), JobsStarted(tuple(keys))])
+        configs, budgets, study = state.configs, state.run.budgets, state.created.study
+        if max(keys)[0] >= len(budgets):  # ahead, in the next run's new bracket
+            budgets = state.coming.job_budgets(state.created.integer_budgets)
+        return [
+            Job(bracket, index, rung, budgets[rung], own_copy(configs[bracket][index]), study)
+            for bracket, index, rung in keys
+        ]
+
+    def _check_open(self, job: Job) -> JobKey:
+        if not isinstance(job, Job):
+            raise InputError(
+                f"{shown(job)} is not a job: give what ask() returned, or a deepband.Job with the "
+                "same values."
+            )
+        bracket, index, rung, _, _, study = job
+        if not (type(bracket) is type(index) is type(rung) is int):
+            bracket, index, rung = whole_key(job)
+        if study and study != self.state.created.study:
+            raise JobError(bracket, index, rung, "it belongs to another study.")
+        if not hyperband.is_open(self.state, bracket, index, rung):
+            known = index in self.state.results.get((bracket, rung), {})
+            if known or (bracket, index, rung) in self.state.ahead.results:
+                raise JobError(bracket, index, rung, "its result is already recorded.")
+            raise JobError(bracket, index, rung, "the current run does not need it.")
+        if self.learns and index >= len(self.state.configs[bracket]):
+            raise JobError(bracket, index, rung, "its config is not drawn yet: ask for it first.")
+        return bracket, index, rung
+
+
+def check_text(name: str, given: object, advice: str) -> None:
+    """Raise an InputError for what is not a text that a file can hold."""
+    if not isinstance(given, str) or not given or given != given.encode(errors="ignore").decode():
+        raise InputError(f"{name} is {shown(given)}: {advice}")
