@@ -1,4 +1,4 @@
-"""Puts the tables and figures of a whole study into docs/paper.md.
+"""Puts the tables and figures of a whole study into docs/explanation/paper.md.
 
 deepband paper --data yahpo_data --out results --beyond
 python docs/make_paper.py results
@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).with_name("paper.md")
+PAGE = Path(__file__).parent / "explanation" / "paper.md"
 FIGURES = Path(__file__).with_name("paper")
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
