@@ -1,5 +1,5 @@
-# Type `make` for the list of targets. Each one installs what it needs into .venv, so Python 3.11 (or
-# newer) and make are enough to start. Choose another interpreter with `make PYTHON=python3.13 test`.
+# Type `make` for the list of targets. Each one installs what it needs into .venv, so Python 3.11 or
+# newer and make are enough to start. For another interpreter: `make PYTHON=python3.13 test`.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -13,7 +13,8 @@ LIGHT := -m "not heavy and not soak"
 PARALLEL := -n 2 --dist loadfile
 ISSUE_FORMS := $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 
-.PHONY: help demo setup hooks test test-all test-lowest test-newest soak check check-files format docs bench clean
+.PHONY: help demo setup hooks test test-all test-lowest test-newest soak
+.PHONY: check check-files format docs bench clean
 
 # The list is made of the comments behind the targets, in the order of this file.
 help: ## List the targets (the default)
