@@ -28,8 +28,8 @@ setup: .venv/check ## Install the package in editable mode, with what the tests 
 hooks: .venv/check ## Run the checks on every commit from now on (pre-commit)
 	$(BIN)/pre-commit install
 
-test: .venv/test ## Run the tests
-	$(BIN)/python -m pytest $(LIGHT) $(PARALLEL)
+test: .venv/test ## Run the tests, or some of them: make test ARGS="-k schedule"
+	$(BIN)/python -m pytest $(LIGHT) $(PARALLEL) $(ARGS)
 
 # Property-based tests run a second time here, with ten times as many random inputs.
 test-all: test .venv/test-all .venv-peers/made ## Run the heavy tests too: clusters, a browser, other tuners
