@@ -111,7 +111,7 @@ clean: ## Remove the environments, caches and build results
 
 .venv/check: .venv/made pyproject.toml
 	$(INSTALL) -e '.[test,check]'
-	touch $@
+	touch $@ .venv/test
 
 .venv-lowest/made: .venv/test tools/lowest.py pyproject.toml
 	$(OLDEST) -m venv --clear .venv-lowest

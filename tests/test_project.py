@@ -225,6 +225,13 @@ def test_the_make_targets_that_are_named_exist_and_are_described(name: str) -> N
     assert named <= described
 
 
+def test_the_paths_that_contributing_names_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"[`= ]((?:src|tests|docs|examples|bench|tools|\.ci)/[\w./-]*)", text)
+    assert len(named) > 5
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def run_code_of(path: Path) -> None:
     """All Python blocks of a page, in order, as one program."""
     blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
