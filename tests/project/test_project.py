@@ -156,11 +156,47 @@ def test_the_tests_that_the_docs_name_exist() -> None:
 
 
 def test_links_of_the_readme_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]:
+    for name in ["README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"]:
+        page = ROOT / name
         found = re.findall(r"\]\(([^)#]+)|src=\"([^\"]+)\"", page.read_text())
         links = [link for pair in found for link in pair if link]
         for link in links:
             assert link.startswith("https://") or (page.parent / link).exists(), link
+
+
+def make_targets_in(path: Path) -> set[str]:
+    """The targets that a file calls; in Markdown only in code, because prose uses the word, too."""
+    start = r"(?:`|^ {4})" if path.suffix == ".md" else r"(?:`|^\s*(?:- run: |entry: )?)"
+    call = rf"{start}make (?:[A-Z]+=\S+ )*([a-z][a-z-]*)"
+    return set(re.findall(call, path.read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        ".github/pull_request_template.md",
+        ".github/workflows/tests.yml",
+        ".pre-commit-config.yaml",
+        ".ci/run",
+    ],
+)
+def test_the_make_targets_that_are_named_exist_and_are_described(name: str) -> None:
+    command = ["make", "-C", str(ROOT), "--no-print-directory"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    described = set(re.findall(r"^make (\S+) +\S", printed, re.MULTILINE))
+    assert {"help", "demo", "test", "check"} <= described
+    named = make_targets_in(ROOT / name)
+    assert named
+    assert named <= described
+
+
+def test_the_paths_that_contributing_names_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"[`= ]((?:src|tests|docs|examples|bench|tools|\.ci)/[\w./-]*)", text)
+    assert len(named) > 5
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def run_code_of(path: Path) -> None:
