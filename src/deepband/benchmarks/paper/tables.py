@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import fill
 
 from deepband.benchmarks.paper.comparing import NEGLIGIBLE, Comparison, Lost, Saving
 from deepband.benchmarks.paper.courses import IH
@@ -16,10 +17,10 @@ def report(
     """Return all answers and tables as Markdown."""
     parts = [
         "### RQ1: is the quality of the returned configs retained?",
-        "\n".join(answer_quality(compared)),
+        _bullets(answer_quality(compared)),
         markdown(QUALITY, map(_quality_row, compared)),
         "### RQ2: how much effort is saved?",
-        "\n".join(answer_effort(compared)),
+        _bullets(answer_effort(compared)),
         markdown(EFFORT, map(_effort_row, compared)),
         "If training continues from the rung below, for both methods:",
         markdown(EFFORT, map(_resumed_effort_row, compared)),
@@ -30,14 +31,15 @@ def report(
     if lost:
         parts += [
             "### Beyond the paper: the cost of a first max_budget that is too small",
-            "\n".join(answer_guess(lost)),
-            "The table shows the budget spent in addition to a single run at the last max_budget, "
+            _bullets(answer_guess(lost)),
+            "The table shows the budget spent in addition to a single run at the last max_budget,\n"
             "and the difference in accuracy there.",
             markdown(GUESS, _guess_rows(lost)),
         ]
     return "\n\n".join(parts) + "\n"
 
 
+WIDTH = 100
 QUALITY = (
     "benchmark, eta, strategy, same accuracy in, mean difference at the last max_budget, p, "
     "in single runs, mean difference at any budget, p"
@@ -53,6 +55,10 @@ GUESS = (
     "benchmark, eta, course, more budget: ih, discarding, preserving, efficient, "
     "accuracy: preserving, efficient"
 )
+
+
+def _bullets(answers: Iterable[str]) -> str:
+    return "\n".join(fill(answer, WIDTH, subsequent_indent="  ") for answer in answers)
 
 
 def answer_quality(compared: Sequence[Comparison]) -> Iterator[str]:
