@@ -228,15 +228,19 @@ def test_the_code_in_the_texts_runs_twice(
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
-def test_the_texts_show_the_quote_that_their_code_prints(
+def test_the_texts_show_what_their_code_prints(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run_code_of(ROOT / name)
-    printed = capsys.readouterr().out.splitlines()
-    quote = [line for line in printed if line.startswith(("deepening", "  "))]
-    assert len(quote) == 7
-    assert "\n".join(f"    {line}" for line in quote) in (ROOT / name).read_text()
+    shown = re.findall(r"^```text\n(.*?)^```", (ROOT / name).read_text(), re.MULTILINE | re.DOTALL)
+    assert shown
+    assert capsys.readouterr().out == "".join(shown)
+
+
+def test_the_readme_fits_a_terminal() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert [line for line in lines if len(line) > 100] == []
 
 
 def test_the_page_on_advice_shows_what_its_code_prints(
