@@ -16,8 +16,8 @@ BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
 
 def with_tables(page: str, tables: str) -> str:
-    """The page with other tables between its two marks."""
-    assert page.count(BEGIN) == page.count(END) == 1, f"the page has lost its mark {BEGIN}"
+    """Return the page with these tables between its two marks."""
+    assert page.count(BEGIN) == page.count(END) == 1, f"the page needs one mark {BEGIN}"
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{tables}\n{END}{after}"
@@ -28,6 +28,7 @@ def main(results: Path) -> None:
     FIGURES.mkdir(exist_ok=True)
     for figure in sorted((results / "figures").glob("*.png")):
         shutil.copy(figure, FIGURES / figure.name)
+    shutil.copy(results / "data_sets.csv", FIGURES / "data_sets.csv")
 
 
 if __name__ == "__main__":

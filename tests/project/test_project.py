@@ -149,7 +149,8 @@ def test_the_prices_in_the_docs_are_those_of_quotes() -> None:
 
 
 def test_the_tests_that_the_docs_name_exist() -> None:
-    named = re.findall(r"`(test_\w+\.py)::(\w+)`", GUARANTEES.read_text())
+    pages = GUARANTEES.read_text() + GUARANTEES.with_name("stability.md").read_text()
+    named = re.findall(r"`(test_\w+\.py)::(\w+)`", pages)
     assert len(named) > 20
     for file, test in named:
         assert f"def {test}(" in next((ROOT / "tests").rglob(file)).read_text(), f"{file}::{test}"
