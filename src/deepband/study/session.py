@@ -1,5 +1,5 @@
-"""An open study as the rest of deepband uses it: its state, its storage, its checkpoints, and the one
-place where facts are recorded and applied.
+"""An open study as the rest of deepband uses it: its state, its storage, its checkpoints, and the
+one place where facts are recorded and applied.
 
 `Study` is what users see of it. The loop that runs jobs, the command line, the page and the
 integrations work with the session.

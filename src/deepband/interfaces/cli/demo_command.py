@@ -25,7 +25,7 @@ def show(path: Path) -> None:
             if len(study.runs) == number + 1:
                 say(f"\n{study.plan()}")
                 with Progress(study) as progress:
-                    study.optimize(train, on_record=progress.show)
+                    study.optimize(train)
             if len(study.runs) == 1:
                 say(f"\nIs a larger budget worth it? Going on would be:\n\n{study.quote()}")
         say(f"\n{comparison(study)}")
