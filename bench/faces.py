@@ -20,7 +20,7 @@ from pathlib import Path
 import deepband
 from deepband.analysis.formatting import table
 from deepband.interfaces.dashboard import watchlist
-from deepband.interfaces.report import write_report
+from deepband.interfaces.report.html_report import write_report
 
 SPACE = {"x": (0.0, 1.0), "y": (1e-5, 1.0, "log"), "z": (1, 100), "kind": ["a", "b", "c"]}
 READERS, COMMITS = 10, 400

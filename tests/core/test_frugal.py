@@ -25,7 +25,7 @@ from deepband.integrations.tracker import Tracker
 from deepband.interfaces.cli import main
 from deepband.interfaces.dashboard.config_page import config_page
 from deepband.interfaces.dashboard.overview import overview
-from deepband.interfaces.report import make_report
+from deepband.interfaces.report.html_report import make_report
 from deepband.storage import SqliteStorage, state_of
 from deepband.study.forecast import forecast
 from deepband.study.observers import history

@@ -78,7 +78,9 @@ def test_it_says_that_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a run, or just when one is done."""
     automatic = ("--deepen", "auto", "--max-cost", "5000")
     within = said(*automatic, "--max-seconds", "0")
-    assert "run 0, max_budget 9: stopped at --max-seconds; run it again to go on" in within
+    assert (
+        "run 0, max_budget 9: stopped at --max-seconds; run the command again to resume" in within
+    )
     assert "Is a larger budget worth it?" in said()
     monkeypatch.setattr(Limits, "out_of_time", lambda limits: True)
-    assert "; but --max-seconds are over: run it again to go on" in said(*automatic)
+    assert "; but time is up: run the command again to resume" in said(*automatic)

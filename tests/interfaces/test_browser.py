@@ -18,7 +18,7 @@ from selenium.webdriver.support.ui import Select
 import deepband
 import hostile
 from deepband.core.strategies import NAMES
-from deepband.interfaces.report import write_report
+from deepband.interfaces.report.html_report import write_report
 from driving import finish, noisy, wait_until
 from serving import serving
 

@@ -60,7 +60,7 @@ def start(folder: Path, *arguments: object, **options: Any) -> subprocess.Popen[
 
 
 def call(folder: Path, *arguments: object, code: int = 0) -> str:
-    """What a command prints, to the terminal or as its complaint."""
+    """The output of a command, or its error message if `code` is not 0."""
     process = start(folder, *arguments)
     out, err = process.communicate(timeout=600)
     assert process.returncode == code, out + err
@@ -120,6 +120,9 @@ def test_reading_commands_in_text_and_json(folder: Path, study: Path) -> None:
     assert best["value"] == pytest.approx(1 / 9, abs=0.01)
     low = json.loads(call(folder, "best", study, "--rung", 0, "--json"))
     assert low["budget"] == 1
+    assert call(folder, "best", study).startswith(f"best on any budget: {best['value']:.6g} with")
+    assert call(folder, "best", study, "--rung", 0).startswith("best on rung 0: ")
+    assert "\nbest on any budget: " in call(folder, "status", study)
     assert "ranks" in call(folder, "explain", study, 0, 0)
     verdicts = json.loads(call(folder, "explain", study, 0, 0, "--json"))
     assert verdicts[0]["candidates"] == 9
@@ -237,7 +240,7 @@ def test_a_held_study_and_an_interrupt(folder: Path) -> None:
 
 def test_checkpoints_are_removed_with_a_word_on_the_cost(folder: Path) -> None:
     out = call(folder, "run", "s.study", "train.py:slow", "--max-budget", 9, "--keep", "all")
-    assert "units again" not in out
+    assert "deepening may repeat" not in out
     found = json.loads(call(folder, "checkpoints", "s.study", "--keep", "top:2", "--json"))
     assert found["kept"] == 2
     assert found["removed"] == 20
@@ -246,7 +249,7 @@ def test_checkpoints_are_removed_with_a_word_on_the_cost(folder: Path) -> None:
     assert "2 checkpoints kept, 0 removed" in call(folder, "checkpoints", "s.study")
     out = call(folder, "checkpoints", "s.study", "--keep", "none")
     assert "0 checkpoints kept, 2 removed" in out
-    assert "deepening may train up to" in out
+    assert "deepening may repeat up to" in out
 
 
 def test_a_terminal_sees_a_live_table(folder: Path) -> None:
@@ -275,7 +278,7 @@ def test_failures_not_decided_on_can_be_tried_again(folder: Path) -> None:
         study.tell_all([(job, ValueError()) for job in study.ask_all()[:4]])
     (folder / "ok.py").write_text("def f(config, budget):\n    return config['x']\n")
     out = call(folder, "run", "f.study", "ok.py:f", "--retry-failed")
-    assert "4 failed evaluations are tried again" in out
+    assert "4 failed evaluations are repeated" in out
     assert all(
         each.loss is not None for each in deepband.open_study(folder / "f.study").evaluations
     )
@@ -311,10 +314,10 @@ def test_the_demo_twice_in_a_row(folder: Path) -> None:
     first = call(folder, "demo")
     assert re.search(r"max_budget 9 +0 +22 +69 ", first)
     assert re.search(r"max_budget 27 +22 +47 +288 ", first)
-    assert "357 epochs trained in all" in first
+    assert "357 epochs trained in total" in first
     second = call(folder, "demo")
-    assert "demo.study has 69 evaluations; going on with it." in second
-    assert second.split("re-used")[-1] == first.split("re-used")[-1]
+    assert "Resuming demo.study, which has 69 evaluations." in second
+    assert second.split("reused")[-1] == first.split("reused")[-1]
 
 
 def test_a_sampler_by_its_name(folder: Path) -> None:

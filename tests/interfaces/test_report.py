@@ -14,7 +14,7 @@ import deepband
 import hostile
 from deepband import Study
 from deepband.interfaces.cli import main
-from deepband.interfaces.report import make_report, write_report
+from deepband.interfaces.report.html_report import make_report, write_report
 from driving import finish, noisy, open_study
 
 
@@ -31,7 +31,8 @@ def test_it_tells_everything() -> None:
     outline = hostile.check_self_contained(make_report(study))
     headings = [tag for tag, _ in outline.tags if tag == "h2"]
     assert len(headings) == 7
-    assert f"{study.best.value:.6g}" in outline.text
+    assert f"Smallest loss on any budget: {study.best.value:.6g} with" in outline.text
+    assert "Best on rung 3, the highest rung with a finite loss" in outline.text
     for strategy in ("discarding", "preserving", "efficient", "frugal"):
         quote = study.quote(strategy)
         assert quote.title in outline.text
@@ -52,7 +53,7 @@ def test_a_study_with_little_to_tell(objective: Any) -> None:
         finish(study, objective)
     text = hostile.check_self_contained(make_report(study)).text
     assert "No evaluation has a finite loss yet" in text
-    assert ("It is known when the run is done" in text) == (objective is None)
+    assert ("Available when the run is done" in text) == (objective is None)
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["a.study", "-o", "nowhere/r.html"], "does not exist"),
         (["a.study", "-o", "a.study"], "belongs to the study"),
         (["a.study", "-o", "b.study"], "must end in .html"),
-        (["a.study", "-o", "b.html"], "is a study, or another database"),
+        (["a.study", "-o", "b.html"], "is a study or another database"),
     ],
 )
 def test_wrong_use(

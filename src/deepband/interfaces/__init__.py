@@ -1,5 +1,4 @@
-"""How people look at studies and control them: the command line, the live dashboard and the HTML
-report.
+"""User interfaces: the command line, the live dashboard and the HTML report.
 
-Imports everything else. Nothing imports an interface.
+May import every other package; no other package imports an interface.
 """

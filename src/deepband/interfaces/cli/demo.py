@@ -1,7 +1,7 @@
-"""The demonstration: a real model, tuned by real training, deepened, and gone on with.
+"""`deepband demo`: tune a neural network, deepen the study, and compare with starting over.
 
-An MLP learns the digits that ship with scikit-learn. A budget is a number of epochs; training goes
-on from the checkpoint of the rung below.
+An MLP learns the handwritten digits that ship with scikit-learn. The budget is a number of epochs;
+training continues from the checkpoint of the rung below.
 """
 
 from __future__ import annotations
@@ -9,11 +9,19 @@ from __future__ import annotations
 import pickle
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import Any
+
+import click
 
 import deepband
 from deepband.analysis.formatting import table
 from deepband.core.schedule import as_number
+from deepband.interfaces.cli.group import PATH, main
+from deepband.interfaces.cli.output import say
+from deepband.interfaces.cli.progress import Progress
+
+MAX_BUDGETS = 9, 27
 
 space: dict[str, Any] = {
     "layers": (1, 3),
@@ -26,9 +34,36 @@ space: dict[str, Any] = {
 }
 
 
+@main.command()
+@click.argument("study", type=PATH, default=Path("demo.study"))
+def demo(study: Path) -> None:
+    """Tune a neural network, deepen the study, and compare.
+
+    Run it again to resume. It needs scikit-learn.
+    """
+    data()
+    with deepband.open_study(
+        study, space=space, max_budget=MAX_BUDGETS[0], eta=3, seed=0
+    ) as opened:
+        opened.name_objective("deepband.interfaces.cli.demo:train")
+        if opened.evaluations:
+            say(f"Resuming {study}, which has {len(opened.evaluations)} evaluations.")
+        say(f"Tuning an MLP on handwritten digits: {len(space)} hyperparameters, budget = epochs.")
+        for number, max_budget in enumerate(MAX_BUDGETS):
+            opened.deepen("preserving", to=max_budget)
+            if len(opened.runs) == number + 1:
+                say(f"\n{opened.plan()}")
+                with Progress(opened) as progress:
+                    opened.optimize(train, on_record=progress.show)
+            if len(opened.runs) == 1:
+                say(f"\nIs a larger budget worth it? The price:\n\n{opened.quote()}")
+        say(f"\n{comparison(opened)}")
+        say(f"\nThe results are in {study}. To inspect them: deepband status {study}")
+
+
 @cache
 def data() -> dict[str, Any]:
-    """The digits in three parts: to train on, to choose by, and to check at the end."""
+    """The digits in three parts: for training, for validation, and held out."""
     try:
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
@@ -40,18 +75,18 @@ def data() -> dict[str, Any]:
     rest, held_out, rest_labels, held_out_labels = train_test_split(
         inputs / 16.0, labels, test_size=400, random_state=0, stratify=labels
     )
-    train, choose, train_labels, choose_labels = train_test_split(
+    train, validation, train_labels, validation_labels = train_test_split(
         rest, rest_labels, test_size=400, random_state=0, stratify=rest_labels
     )
     return {
         "train": (train, train_labels),
-        "choose": (choose, choose_labels),
+        "validation": (validation, validation_labels),
         "held out": (held_out, held_out_labels),
     }
 
 
 def train(config: dict[str, Any], budget: int, context: deepband.Context) -> dict[str, float]:
-    """Train up to `budget` epochs and return the error on the part to choose by."""
+    """Train for `budget` epochs in total and return the validation error."""
     parts = data()
     if context.previous is None:
         model = new_model(config, context.seed)
@@ -59,10 +94,10 @@ def train(config: dict[str, Any], budget: int, context: deepband.Context) -> dic
         model = pickle.loads((context.previous / "model.pickle").read_bytes())
     for epoch in range(int(context.previous_budget), budget):
         model.partial_fit(*parts["train"], classes=range(10))
-        context.report(epoch + 1, 1 - model.score(*parts["choose"]))
+        context.report(epoch + 1, 1 - model.score(*parts["validation"]))
     (context.path / "model.pickle").write_bytes(pickle.dumps(model))
     return {
-        "loss": 1 - model.score(*parts["choose"]),
+        "loss": 1 - model.score(*parts["validation"]),
         "held_out_accuracy": model.score(*parts["held out"]),
     }
 
@@ -82,28 +117,29 @@ def new_model(config: dict[str, Any], seed: int) -> Any:
 
 
 def comparison(study: deepband.Study) -> str:
-    """What each run re-used, made and found, and the budget against both runs from scratch."""
-    rows = [["", "re-used", "new", "epochs trained", "best error", "held-out accuracy"]]
-    known, trained = 0, Fraction(0)
+    """A table of the runs, and what they cost compared with two runs from scratch."""
+    rows = [["", "reused", "new", "epochs trained", "best error", "held-out accuracy"]]
+    reused, trained = 0, Fraction(0)
     for run in study.runs:
         best = best_after(study, run.run)
         rows.append(
             [
                 f"max_budget {run.max_budget}",
-                str(known),
+                str(reused),
                 str(run.evaluations),
                 str(run.trained),
                 f"{best.loss:.4f}",
                 f"{best.metrics['held_out_accuracy']:.4f}",
             ]
         )
-        known += run.evaluations
+        reused += run.evaluations
         trained += run.trained
     schedules = [run.schedule for run in study.state.runs]
     whole = sum((schedule.cost for schedule in schedules), Fraction(0))
     resumed = sum((schedule.cost_resumed for schedule in schedules), Fraction(0))
     return (
-        f"{table(rows)}\n\n{as_number(trained)} epochs trained in all. Both runs from scratch: "
+        f"{table(rows)}\nThe best is the one on the highest budget of the run.\n\n"
+        f"{as_number(trained)} epochs trained in total. Both runs from scratch: "
         f"{as_number(resumed)} with checkpoints ({_percent(trained, resumed)}), "
         f"{as_number(whole)} without ({_percent(trained, whole)})."
     )
@@ -114,6 +150,6 @@ def _percent(part: Fraction, whole: Fraction) -> str:
 
 
 def best_after(study: deepband.Study, run: int) -> deepband.Evaluation:
-    """The best that was known when a run ended: on the highest budget, the smallest loss."""
+    """The best on the highest rung (as `best_at`) when a run ended."""
     known = [each for each in study.evaluations if each.run <= run and each.loss is not None]
     return min(known, key=lambda each: (-each.rung, each.loss, each.bracket, each.index))

@@ -1,4 +1,4 @@
-"""What all commands share: the group that they belong to, its exit codes, common options."""
+"""The command group: exit codes, and the arguments, options and file checks that commands share."""
 
 from __future__ import annotations
 
@@ -16,41 +16,42 @@ import deepband
 from deepband.analysis.formatting import printable
 from deepband.core.strategies import NAMES
 
-USAGE, HELD, INTERRUPTED = 2, 75, 130
+USAGE, LOCKED, INTERRUPTED = 2, 75, 130
 SQLITE = b"SQLite format 3\0"
 Command = Callable[..., None]
 if TYPE_CHECKING:
     _Number = click.ParamType[int | float]
     _Resources = click.ParamType[list[tuple[str, float]]]
-else:  # it takes no type before click 8.4
+else:  # ParamType is not generic before click 8.4
     _Number = _Resources = click.ParamType
 
 
 class Commands(click.Group):
-    """Turns our errors into a message and an exit code."""
+    """A group that turns deepband's errors into a message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except deepband.DeepbandError as error:
-            _complain(f"Error: {error}")
+            _report_error(f"Error: {error}")
             ctx.exit(_code(error))
         except KeyboardInterrupt:
-            _complain("Interrupted. What is done is kept: run it again to go on.")
+            _report_error("Interrupted. Finished work is saved: run the command again to resume.")
             ctx.exit(INTERRUPTED)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(deepband.__version__, message="%(version)s")
 def main() -> None:
-    """Hyperband that you can deepen: tune, look, and go on with a larger budget.
+    """Hyperband you can extend: tune, inspect, and continue with a larger budget.
 
-    Exit codes: 0 good, 1 failed, 2 wrong usage, 75 held by another driver, 130 interrupted.
+    Exit codes: 0 success, 1 failure, 2 wrong usage, 75 study locked by another process,
+    130 interrupted.
     """
 
 
 class BudgetType(_Number):
-    """A number as it is written: whole if it looks so, else a decimal."""
+    """A number: an int if it is written as one, otherwise a float."""
 
     name = "number"
 
@@ -64,7 +65,7 @@ class BudgetType(_Number):
 
 
 class ResourcesType(_Resources):
-    """What each job needs of a cluster: NAME=NUMBER, or several of them with commas."""
+    """One or more NAME=NUMBER pairs, separated by commas."""
 
     name = "name=number"
 
@@ -86,7 +87,7 @@ class ResourcesType(_Resources):
 def merge_resources(
     ctx: click.Context, param: click.Parameter, given: Sequence[list[tuple[str, float]]]
 ) -> dict[str, float] | None:
-    """An option that may be repeated, as one mapping; None if it is left out."""
+    """The values of a repeated option as one mapping; None if the option is not given."""
     found: dict[str, float] = {}
     for name, amount in chain.from_iterable(given):
         if name in found:
@@ -104,53 +105,37 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def deepening_options(command: Command) -> Command:
-    """Which way to deepen, and how far."""
-    how_far = click.option("--to", type=BUDGET, help="The new max_budget.  [default: eta times it]")
-    who = click.option(
+    """Add --to and --strategy."""
+    to = click.option("--to", type=BUDGET, help="The new max_budget.  [default: eta times it]")
+    strategy = click.option(
         "--strategy",
         type=click.Choice(list(NAMES)),
         default="preserving",
         show_default=True,
-        help="Who goes up a rung; frugal is outside the paper's guarantees.",
+        help="Which configs are promoted; frugal is outside the paper's guarantees.",
     )
-    return who(how_far(command))
+    return strategy(to(command))
 
 
 def open_existing(path: Path) -> deepband.Study:
-    """A study that is there; it is never made by looking at it."""
-    if not os.path.exists(path):  # a path that is too long is not there, either
-        raise deepband.InputError(f"there is no study {path}. `deepband run` makes one.")
+    """Open a study, and raise if there is none: a command that reads must not create one."""
+    if not os.path.exists(path):  # False, not an error, if the path is too long
+        raise deepband.InputError(f"there is no study {path}. Create it with `deepband run`.")
     return deepband.open_study(path)
 
 
 def output_path(output: Path, study: Path, suffixes: Sequence[str] = ()) -> Path:
-    """A file that may be written: not one of the study's own, nor another study."""
+    """The absolute path of a file to write. Raises if that file belongs to a study."""
     output, study = output.absolute(), study.absolute()
     if not output.parent.is_dir():
         raise deepband.InputError(f"the folder {output.parent} does not exist.")
     if output.name.startswith(study.name) and output.parent.samefile(study.parent):
-        raise deepband.InputError(f"{output} belongs to the study: give another file.")
+        raise deepband.InputError(f"{output} belongs to the study: choose another file.")
     if suffixes and output.suffix.lower() not in suffixes:
         raise deepband.InputError(f"{output.name} must end in {' or '.join(suffixes)}.")
     if _is_database(output):
-        raise deepband.InputError(f"{output} is a study, or another database: give another file.")
+        raise deepband.InputError(f"{output} is a study or another database: choose another file.")
     return output
-
-
-def write_output(path: Path, content: bytes) -> None:
-    """Write a file whole or leave what was there; raises an OSError if it cannot be written. What a
-    link leads to is replaced, not the link, and a device or a FIFO is written to."""
-    if path.exists() and not path.is_file():
-        path.write_bytes(content)
-        return
-    target = path.resolve()
-    made = target.with_name(f".deepband-{os.getpid()}")
-    try:
-        made.write_bytes(content)
-        made.replace(target)
-    except OSError:
-        made.unlink(missing_ok=True)
-        raise
 
 
 def _is_database(path: Path) -> bool:
@@ -162,11 +147,11 @@ def _is_database(path: Path) -> bool:
 
 def _code(error: deepband.DeepbandError) -> int:
     if isinstance(error, deepband.HeldError):
-        return HELD
+        return LOCKED
     return USAGE if isinstance(error, deepband.InputError) else 1
 
 
-def _complain(text: str) -> None:
+def _report_error(text: str) -> None:
     sys.stdout.flush()
     for line in text.splitlines():
         click.echo(printable(line), err=True)

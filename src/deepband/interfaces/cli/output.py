@@ -1,4 +1,4 @@
-"""What a terminal is shown: users' strings as they are, never as markup or control codes."""
+"""Text and JSON for a terminal. A user's strings are shown, never obeyed as control codes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
 from deepband.study.forecast import Forecast
 
+ANY_BUDGET = "best on any budget"
+"""What `study.best` is called wherever it is shown."""
+
 
 def say(text: object) -> None:
-    """Print lines of text, with whatever could move the cursor made visible."""
+    """Print lines of text with control characters escaped."""
     for line in str(text).splitlines() or [""]:
         click.echo(printable(line))
 
@@ -29,18 +32,18 @@ def say_json(value: object) -> None:
     click.echo(json.dumps(_plain(value), indent=2, allow_nan=False, default=str))
 
 
-def describe(best: Evaluation | None) -> str:
-    """An evaluation in a few lines."""
+def describe(best: Evaluation | None, label: str = ANY_BUDGET) -> str:
+    """The best evaluation in a few lines. `label` says which one it is."""
     if best is None:
-        return "best     none yet: no evaluation has a finite loss"
-    found = f"best     {best.value:.6g} with budget {best.budget:.6g}"
+        return f"{label}: none yet, because no evaluation has a finite loss"
+    found = f"{label}: {best.value:.6g} with budget {best.budget:.6g}"
     lines = [f"{found} (bracket {best.bracket}, index {best.index}, rung {best.rung})"]
     lines += [f"         {name} = {value!r}" for name, value in best.config.items()]
     return "\n".join(lines)
 
 
 def describe_status(status: Status) -> str:
-    """The brackets and rungs of the current run, and what is spent and left."""
+    """The progress of the current run: its brackets and rungs, and the budget spent and left."""
     strategy = f", {status.strategy}" if status.strategy else ""
     failed = f", {status.failed} failed" if status.failed else ""
     ahead = f", {status.ahead} ahead for the next deepening" if status.ahead else ""
@@ -49,7 +52,7 @@ def describe_status(status: Status) -> str:
     return "\n".join(
         [
             f"run      {status.run}{strategy}, max_budget {status.max_budget:.10g}: {state}",
-            f"known    {status.evaluations} evaluations{failed}{ahead}",
+            f"results  {status.evaluations} evaluations{failed}{ahead}",
             f"budget   {spent} spent in this run, {left} left",
             "",
             table(grid(status)),
@@ -58,7 +61,7 @@ def describe_status(status: Status) -> str:
 
 
 def describe_forecasts(forecasts: Sequence[Forecast]) -> str:
-    """How long runs take, a line each."""
+    """How long each run takes, one line per run."""
     header = [f"with {forecasts[0].workers} workers", "jobs", "time", "busy", "at best", "worth"]
     return table([header, *map(_forecast_row, forecasts)])
 
@@ -66,21 +69,19 @@ def describe_forecasts(forecasts: Sequence[Forecast]) -> str:
 def _forecast_row(each: Forecast) -> list[str]:
     if not each.jobs:
         return [each.run, "0", "done", "", "", ""]
-    times = _span_of_time(each.seconds), f"{each.utilisation:.0%}", _span_of_time(each.bound)
+    times = _duration(each.seconds), f"{each.utilisation:.0%}", _duration(each.bound)
     return [each.run, str(each.jobs), *times, f"{each.worth} workers"]
 
 
-def _span_of_time(seconds: float) -> str:
-    """Seconds as people say them."""
+def _duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.3g} s"
-    minutes = round(seconds / 60)
-    hours, minutes = divmod(minutes, 60)
+    hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
 
 
 def _plain(value: Any) -> Any:
-    """A value of ours as what JSON knows; infinities as texts."""
+    """A value that `json.dumps` can write; infinities become strings."""
     if isinstance(value, Fraction):
         return as_number(value)
     if isinstance(value, float) and math.isinf(value):

@@ -1,9 +1,10 @@
-"""The display while a study runs: a live table on a terminal, plain lines elsewhere."""
+"""The display while a study runs: a live table on a terminal, one line now and then elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -13,31 +14,32 @@ from rich.text import Text
 from deepband.analysis import summary
 from deepband.analysis.formatting import printable
 from deepband.core.evaluations import best_evaluation
+from deepband.core.facts import Fact
 from deepband.core.schedule import as_number
-from deepband.interfaces.cli.output import describe, describe_status, say
+from deepband.interfaces.cli.output import ANY_BUDGET, describe, describe_status, say
 from deepband.study.study import Study
 
-SECONDS_A_LINE, SECONDS_A_PAGE = 5.0, 0.25
+LINE_SECONDS, TABLE_SECONDS = 5.0, 0.25
 
 
 class Progress:
-    """Shows where a study stands, after each record."""
+    """Shows the progress of a study; call `show` after each record."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
         self.live: Live | None = None
         self._start = time.monotonic()
         self._run, self._spent = study.state.run.number, summary.status(study.state).spent
-        self._next = self._start + SECONDS_A_LINE
-        """When the display is due again."""
+        self._next_update = self._start + LINE_SECONDS
         if sys.stdout.isatty():
-            self._next = self._start
+            self._next_update = self._start
             self.live = Live(console=Console(markup=False, highlight=False), refresh_per_second=4)
 
     def __enter__(self) -> Progress:
         if self.live:
             self.live.start()
         self.show()
+        self.study.observe(self)
         return self
 
     def __exit__(
@@ -47,35 +49,39 @@ class Progress:
         traceback: TracebackType | None,
     ) -> None:
         if self.live:
-            self._next = self._start
+            self._next_update = self._start
             self.show()
             self.live.stop()
 
+    def observe(self, facts: Sequence[Fact]) -> None:
+        """Called with everything that is recorded: Progress is an observer."""
+        self.show()
+
     def show(self) -> None:
-        """Bring the display up to date."""
+        """Update the display if it is due."""
         now = time.monotonic()
-        if now < self._next:
+        if now < self._next_update:
             return
         if self.live:
-            self.live.update(Text("\n".join(map(printable, self._page().splitlines()))))
+            self.live.update(Text("\n".join(map(printable, self._table().splitlines()))))
         else:
-            say(self._summary())
-        self._next = now + (SECONDS_A_PAGE if self.live else SECONDS_A_LINE)
+            say(self._line())
+        self._next_update = now + (TABLE_SECONDS if self.live else LINE_SECONDS)
 
-    def _page(self) -> str:
+    def _table(self) -> str:
         status = summary.status(self.study.state)
         best = describe(best_evaluation(self.study.state)).splitlines()[0]
         return f"{describe_status(status)}\n\n{best}\n{self._time_left(status)}"
 
-    def _summary(self) -> str:
+    def _line(self) -> str:
         status = summary.status(self.study.state)
         best = best_evaluation(self.study.state)
-        found = f"best {best.value:.6g} with budget {best.budget:.6g}" if best else "no loss yet"
-        spent, left = (f"{as_number(cost):.6g}" for cost in (status.spent, status.left))
-        return (
-            f"run {status.run}: {status.evaluations} evaluations, budget {spent} spent, "
-            f"{left} left, {found}, {self._time_left(status)}"
+        found = (
+            f"{ANY_BUDGET} {best.value:.6g} (budget {best.budget:.6g})" if best else "no loss yet"
         )
+        spent, left = (f"{as_number(cost):.6g}" for cost in (status.spent, status.left))
+        parts = f"{status.evaluations} evaluations", f"budget {spent} spent", f"{left} left", found
+        return f"run {status.run}: " + ", ".join(filter(None, [*parts, self._time_left(status)]))
 
     def _time_left(self, status: summary.Status) -> str:
         if status.run != self._run:  # it was deepened meanwhile

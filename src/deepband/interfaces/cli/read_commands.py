@@ -1,4 +1,4 @@
-"""The commands that look: plan, quote, advice, status, best, explain, export, doctor."""
+"""The commands that read: plan, quote, advice, status, best, explain, export, doctor."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import shutil
 import sqlite3
 import tempfile
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 from filelock import FileLock
 
-from deepband.analysis import export as exporting
+from deepband.analysis import export as exports
 from deepband.analysis import summary
 from deepband.core.evaluations import best_evaluation, best_evaluation_at
 from deepband.core.strategies import StrategyName
@@ -26,7 +27,6 @@ from deepband.interfaces.cli.group import (
     open_existing,
     output_path,
     study_argument,
-    write_output,
 )
 from deepband.interfaces.cli.output import (
     describe,
@@ -35,6 +35,7 @@ from deepband.interfaces.cli.output import (
     say,
     say_json,
 )
+from deepband.interfaces.file_output import write_file
 from deepband.storage import SqliteStorage
 from deepband.storage.sqlite_errors import ADVICE
 from deepband.study.forecast import forecast
@@ -42,21 +43,22 @@ from deepband.study.forecast import forecast
 
 @main.command()
 @study_argument
-@click.option("--workers", type=int, help="Also tell how long so many workers take.")
-@click.option("--seconds-per-unit", type=float, help="How long a unit of budget takes.")
-@click.option("--resumed", is_flag=True, help="Training continues from the rung below.")
+@click.option("--workers", type=int, help="Also estimate the time with this many workers.")
+@click.option("--seconds-per-unit", type=float, help="Seconds per unit of budget.")
+@click.option("--resumed", is_flag=True, help="Assume that training continues from the rung below.")
 @json_option
 def plan(
     study: Path, workers: int | None, seconds_per_unit: float | None, resumed: bool, as_json: bool
 ) -> None:
-    """How many configs the current run puts on which budget, and how long that takes.
+    """Show how many configs run on which budget, and how long it takes.
 
-    With --workers and --seconds-per-unit, the current run and each way of deepening are simulated:
-    seconds, how busy the workers are, the seconds that no order of jobs can do without, and how
-    many workers are worth having (where twice as many save less than a tenth).
+    With --workers and --seconds-per-unit, the current run and each way of deepening are simulated.
+    The output shows the time, the share of it that workers are busy, the least time that any order
+    of jobs could take, and how many workers are worthwhile: beyond that number, doubling them saves
+    less than a tenth of the time.
     """
     if (workers is None) != (seconds_per_unit is None):
-        raise InputError("--workers and --seconds-per-unit belong together: give both or none.")
+        raise InputError("--workers and --seconds-per-unit belong together: give both or neither.")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         opened = open_existing(study)
@@ -90,7 +92,7 @@ def plan(
 @deepening_options
 @json_option
 def quote(study: Path, strategy: StrategyName, to: float | None, as_json: bool) -> None:
-    """What deepening would re-use, add and cost."""
+    """Show what deepening would reuse, add and cost."""
     quoted = open_existing(study).quote(strategy, to)
     (say_json if as_json else say)(quoted)
 
@@ -99,7 +101,7 @@ def quote(study: Path, strategy: StrategyName, to: float | None, as_json: bool) 
 @study_argument
 @json_option
 def advice(study: Path, as_json: bool) -> None:
-    """Whether deepening is likely to pay, and why."""
+    """Say whether deepening is likely to pay, and why."""
     (say_json if as_json else say)(open_existing(study).advice())
 
 
@@ -107,7 +109,10 @@ def advice(study: Path, as_json: bool) -> None:
 @study_argument
 @json_option
 def status(study: Path, as_json: bool) -> None:
-    """Where the current run stands."""
+    """Show the progress of the current run.
+
+    The last lines show the best evaluation on any budget.
+    """
     opened = open_existing(study)
     state = summary.status(opened.state, running=len(Outbox(opened.files).running()))
     if as_json:
@@ -121,18 +126,16 @@ def status(study: Path, as_json: bool) -> None:
 
 @main.command()
 @study_argument
-@click.option("--rung", type=int, help="The best on this rung instead of on any.")
+@click.option("--rung", type=int, help="The best on this rung.  [default: on any budget]")
 @json_option
 def best(study: Path, rung: int | None, as_json: bool) -> None:
-    """The best evaluation so far."""
-    opened = open_existing(study)
-    found = (
-        best_evaluation(opened.state) if rung is None else best_evaluation_at(opened.state, rung)
-    )
+    """Show the best evaluation, on any budget or on one rung."""
+    state = open_existing(study).state
+    found = best_evaluation(state) if rung is None else best_evaluation_at(state, rung)
     if as_json:
         say_json(found)
     else:
-        say(describe(found))
+        say(describe(found) if rung is None else describe(found, f"best on rung {rung}"))
 
 
 @main.command()
@@ -141,7 +144,10 @@ def best(study: Path, rung: int | None, as_json: bool) -> None:
 @click.argument("index", type=int)
 @json_option
 def explain(study: Path, bracket: int, index: int, as_json: bool) -> None:
-    """Why a config was or was not promoted, on each rung of each run."""
+    """Say why a config was or was not promoted.
+
+    There is one line per rung and run.
+    """
     verdicts = open_existing(study).explain(bracket, index)
     if as_json:
         say_json(verdicts)
@@ -152,34 +158,34 @@ def explain(study: Path, bracket: int, index: int, as_json: bool) -> None:
 
 @main.command()
 @study_argument
-@click.option("--format", "kind", type=click.Choice(list(exporting.FORMATS)), default="csv")
-@click.option("--canonical", is_flag=True, help="Only what was decided from, to compare studies.")
+@click.option("--format", "kind", type=click.Choice(list(exports.FORMATS)), default="csv")
+@click.option(
+    "--canonical", is_flag=True, help="Only what decisions depend on, to compare studies."
+)
 @click.option("-o", "--output", type=PATH, help="Write to this file.")
 def export(study: Path, kind: str, canonical: bool, output: Path | None) -> None:
-    """Every evaluation, as csv or as lines of JSON.
+    """Write every evaluation as CSV or JSON lines.
 
-    The canonical form is lines of JSON sorted by bracket, index and rung, without times, workers
-    and paths: equal studies give equal bytes.
+    The canonical form is JSON lines, sorted by bracket, index and rung, without times, workers and
+    paths: equal studies give equal bytes.
     """
     state = open_existing(study).state
-    lines = exporting.canonical(state) if canonical else exporting.FORMATS[kind](state)
-    content = "".join(f"{line}\n" for line in lines).encode()  # whatever the locale says
+    lines = exports.canonical(state) if canonical else exports.FORMATS[kind](state)
+    content = "".join(f"{line}\n" for line in lines).encode()  # UTF-8, whatever the locale
     if output is None:
         click.echo(content, nl=False)
-        return
-    try:
-        write_output(output_path(output, study), content)
-    except OSError as error:
-        raise InputError(f"{output} cannot be written: {error}.") from error
+    else:
+        write_file(output_path(output, study), content)
 
 
 @main.command()
 @click.argument("study", type=PATH, default=Path("any.study"))
 @json_option
 def doctor(study: Path, as_json: bool) -> None:
-    """Whether a study is whole, and safe here: its file, SQLite, file system, lock and free space.
+    """Check that a study is undamaged and safely stored.
 
-    The file is only read: its pages, references, checksums, and whether its facts fit together.
+    The file is only read: its pages, references and checksums, and whether its facts are
+    consistent. The output also covers SQLite, the file system, locks and free space.
     """
     folder = study.absolute().parent
     if not folder.is_dir():
@@ -197,16 +203,16 @@ def doctor(study: Path, as_json: bool) -> None:
         "locks": _locks(folder),
         "free_bytes": shutil.disk_usage(folder).free,
     }
-    place = found["strict_tables"] and found["locks"] and not found["network_file_system"]
-    found["good"] = bool(place and not problems)
+    is_safe = found["strict_tables"] and found["locks"] and not found["network_file_system"]
+    found["good"] = bool(is_safe and not problems)
     if as_json:
         say_json(found)
     else:
         _say_findings(found)
         if problems:
-            say("Do not continue with this file: restore a backup of it.")
-        if not place:
-            say("A study should not be kept here: use a local disk and SQLite 3.37 or newer.")
+            say("Do not continue with this file: restore a backup.")
+        if not is_safe:
+            say("A study is not safe here: use a local disk and SQLite 3.37 or newer.")
     if not found["good"]:
         raise SystemExit(1)
 
@@ -220,7 +226,7 @@ def _say_findings(found: dict[str, Any]) -> None:
 
 
 def _problems(study: Path) -> list[str]:
-    """What is wrong with a study file, if anything."""
+    """The problems of a study file."""
     try:
         return SqliteStorage(study, looks_only=True).problems()
     except StorageError as error:
@@ -231,7 +237,7 @@ NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "lustre", "fuse.sshfs",
 
 
 def _file_system(folder: Path) -> str:
-    """The type of the file system, from the longest mount point above a folder."""
+    """The type of the file system that a folder is on."""
     try:
         mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
     except OSError:
@@ -241,21 +247,16 @@ def _file_system(folder: Path) -> str:
 
 
 def _locks(folder: Path) -> bool:
-    """Whether a lock can be taken here, and keeps a second one out."""
-    try:
-        with tempfile.TemporaryDirectory(dir=folder) as trial:
-            first, second = (
-                FileLock(
-                    Path(trial) / "lock", timeout=0, fallback_to_soft=False, is_singleton=False
-                )
-                for _ in range(2)
-            )
-            with first:
-                try:
-                    second.acquire()
-                except TimeoutError:
-                    return True
-                second.release()
-    except OSError:
-        return False
+    """Whether a lock can be taken in a folder and excludes a second one."""
+    with suppress(OSError), tempfile.TemporaryDirectory(dir=folder) as trial:
+        path = Path(trial) / "lock"
+        first, second = (
+            FileLock(path, timeout=0, fallback_to_soft=False, is_singleton=False) for _ in range(2)
+        )
+        with first:
+            try:
+                second.acquire()
+            except TimeoutError:
+                return True
+            second.release()
     return False

@@ -1,4 +1,4 @@
-"""What a command does with a study whose file was lost while it ran."""
+"""Saving a study whose file was lost while a command ran it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from deepband.study.study import Study
 
 
 def rescued(study: Study, error: GoneError) -> StorageError:
-    """Save a study in the folder of its file, the current one or that of temporary files, and
-    return the error that says where."""
+    """Save the study elsewhere and return an error that says where: in the folder of the lost file,
+    in the current folder, or in the one for temporary files."""
     lost = Path(str(error.path))
-    for place in _places(lost):
+    for path in _free_paths(lost):
         with suppress(DeepbandError):
-            study.save_as(place)
+            study.save_as(path)
             study.close()
             return StorageError(
                 lost,
                 f"{error.reason} during the run. The study with all its results is saved in "
-                f"{place}: continue with `deepband run {place}`.",
+                f"{path}: continue with `deepband run {path}`.",
             )
     return error
 
 
-def _places(lost: Path) -> Iterator[Path]:
-    """Files that do not exist yet, one in each folder that might be written to."""
+def _free_paths(lost: Path) -> Iterator[Path]:
+    """A path in each folder that does not exist yet."""
     for folder in (lost.parent, Path.cwd(), Path(tempfile.gettempdir())):
         if folder.is_dir():
             names = (f"{lost.stem}.rescued{number or ''}{lost.suffix}" for number in count())

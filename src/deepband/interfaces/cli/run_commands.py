@@ -1,11 +1,13 @@
-"""The commands that write: run, deepen, checkpoints, demo."""
+"""The commands that change a study: run, auto-deepen, deepen, checkpoints."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypeAlias
 
 import click
 
@@ -29,178 +31,222 @@ from deepband.interfaces.cli.output import describe, say, say_json
 from deepband.interfaces.cli.progress import Progress
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.user_code import load_objective, load_space
+from deepband.execution.objective import Objective
 from deepband.samplers import SAMPLERS
 from deepband.storage.checkpoints import KEEP, read_keep, retraining_cost, superfluous
-from deepband.study.automatic_deepening import AUTO, Automatic, read_automatic
+from deepband.study.automatic_deepening import read_automatic
 from deepband.study.study import Study
+
+
+Command: TypeAlias = Callable[..., None]
+
+SETTINGS = [
+    click.argument("objective", required=False),
+    click.option("--max-budget", type=BUDGET, help="The largest budget of the first run."),
+    click.option("--min-budget", type=BUDGET, help="The smallest budget.  [default: 1]"),
+    click.option("--eta", type=int, help="The budget factor between rungs.  [default: 3]"),
+    click.option("--seed", type=int, help="The seed of all random choices.  [default: 0]"),
+    click.option("--maximize", is_flag=True, default=None, help="Larger values are better."),
+    click.option(
+        "--integer-budgets", is_flag=True, default=None, help="Round budgets down to integers."
+    ),
+    click.option("--sampler", help=f"One of {', '.join(SAMPLERS)}.  [default: uniform]"),
+    click.option("--space", type=PATH, help="A JSON file with the search space."),
+    click.option("--keep", default="newest", show_default=True, help=f"Checkpoints to keep: {KEEP}."),
+]
+EXECUTION = [
+    click.option("--workers", type=int, help="Number of concurrent evaluations.  [default: 1]"),
+    click.option("--executor", help="dask://host:port, ray or ray://host:port."),
+    click.option(
+        "--resources",
+        type=RESOURCES,
+        multiple=True,
+        callback=merge_resources,
+        help="What each job needs on Dask or Ray, such as num_gpus=1; may be repeated.",
+    ),
+    click.option("--timeout", type=float, help="Time limit of one evaluation, in seconds."),
+    click.option(
+        "--retries",
+        type=int,
+        default=1,
+        show_default=True,
+        help="How often to retry a job whose worker died.",
+    ),
+    click.option(
+        "--no-wait",
+        "wait",
+        flag_value=False,
+        default=True,
+        help="Abandon jobs still running from a dead process.",
+    ),
+    click.option(
+        "--first-failures", type=int, help="Stop if the first N evaluations fail; 0: never."
+    ),
+    click.option("--max-seconds", type=float, help="Start no new job after this time."),
+]
+EXECUTION_NAMES = ("workers", "executor", "resources", "timeout", "retries", "wait")
+EXECUTION_NAMES += ("first_failures", "max_seconds")
+
+
+def options_of_runs(command: Command) -> Command:
+    """Add the options that `run` and `auto-deepen` share."""
+    for option in reversed([*SETTINGS, *EXECUTION]):
+        command = option(command)
+    return command
 
 
 @main.command()
 @study_argument
-@click.argument("objective", required=False)
-@click.option("--max-budget", type=BUDGET, help="The largest budget of the first run.")
-@click.option("--min-budget", type=BUDGET, help="The smallest budget.  [default: 1]")
-@click.option("--eta", type=int, help="The factor from rung to rung.  [default: 3]")
-@click.option("--seed", type=int, help="What decides every draw.  [default: 0]")
-@click.option("--maximize", is_flag=True, default=None, help="Larger is better.")
-@click.option("--integer-budgets", is_flag=True, default=None, help="Floor what jobs carry.")
-@click.option("--sampler", help=f"Configs come from {', '.join(SAMPLERS)}.  [default: uniform]")
-@click.option("--space", type=PATH, help="A JSON file with the space.")
-@click.option("--keep", default="newest", show_default=True, help=f"Checkpoints: {KEEP}.")
-@click.option("--workers", type=int, help="Processes to run in, or jobs at once.  [default: 1]")
-@click.option("--executor", help="dask://host:port, ray or ray://host:port.")
+@options_of_runs
+@click.option("--max-cost", type=float, help="Units of budget to train at most.")
+@click.option("--ahead", is_flag=True, help="Let idle workers start on the next deepening.")
+@click.option("--ahead-limit", type=float, help="Units of budget to spend ahead at most.")
 @click.option(
-    "--resources",
-    type=RESOURCES,
-    multiple=True,
-    callback=merge_resources,
-    help="What each job needs of Dask or Ray, such as num_gpus=1; may be repeated.",
+    "--retry-failed", is_flag=True, help="First repeat failures that no promotion depends on."
 )
-@click.option("--timeout", type=float, help="Seconds that an evaluation may take.")
-@click.option("--retries", type=int, default=1, show_default=True, help="For lost workers.")
-@click.option("--no-wait", is_flag=True, help="Give up what workers of a dead driver still run.")
-@click.option("--first-failures", type=int, help="Stop if so many fail at first; 0: never.")
-@click.option("--max-seconds", type=float, help="Start no job after so long.")
-@click.option("--max-cost", type=float, help="Train no more than so many units of budget.")
-@click.option(
-    "--deepen",
-    type=click.Choice([AUTO]),
-    help="Go on by itself while `deepband advice` says so; --max-cost is then for all runs.",
-)
-@click.option("--max-budget-limit", type=BUDGET, help="The largest max_budget to deepen to.")
-@click.option(
-    "--strategy",
-    type=click.Choice(list(NAMES)),
-    help="How --deepen auto deepens.  [default: preserving]",
-)
-@click.option("--ahead", is_flag=True, help="Idle workers begin with the next deepening.")
-@click.option("--ahead-limit", type=float, help="Units of budget to spend ahead.")
-@click.option("--retry-failed", is_flag=True, help="First take back failures not decided on.")
 def run(
     study: Path,
-    objective: str | None,
-    space: Path | None,
-    workers: int | None,
-    timeout: float | None,
-    retries: int,
-    no_wait: bool,
-    first_failures: int | None,
-    max_seconds: float | None,
     max_cost: float | None,
-    deepen: Literal["auto"] | None,
-    max_budget_limit: float | None,
-    strategy: StrategyName | None,
-    executor: str | None,
-    resources: dict[str, float] | None,
     ahead: bool,
     ahead_limit: float | None,
     retry_failed: bool,
-    **settings: Any,
+    **given: Any,
 ) -> None:
-    """Make a study or go on with one, until it is done.
+    """Create a study or resume one, and run it until it is done.
 
-    OBJECTIVE is FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION. It is noted in the study, so that
-    later runs need only STUDY. Its module is imported, which runs its code. A new study takes
-    its space from the module's `space`, or from --space.
+    OBJECTIVE is FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION. The study remembers it, so that later
+    runs need only STUDY. Its module is imported, which runs its code. A new study takes its search
+    space from --space or from the variable `space` of that module.
     """
-    given = load_space(space) if space else None
-    named = deepband.open_study(study).objective if os.path.exists(study) else None
-    text = objective or named
+    with _opened(study, given) as (opened, objective, execution):
+        if retry_failed:
+            say(f"{opened.retry_failed()} failed evaluations are repeated")
+        with Progress(opened):
+            opened.optimize(
+                objective,
+                max_cost=max_cost,
+                ahead=ahead or ahead_limit is not None,
+                ahead_limit=ahead_limit,
+                **execution,
+            )
+        _report_end(opened, "a limit")
+        if opened.done:
+            say(f"Is a larger budget worth it? Ask: deepband advice {study}")
+
+
+@main.command()
+@study_argument
+@options_of_runs
+@click.option("--max-budget-limit", type=BUDGET, help="The largest max_budget to deepen to.")
+@click.option("--max-cost", type=float, help="Units of budget that all runs may cost together.")
+@click.option(
+    "--strategy", type=click.Choice(list(NAMES)), default="preserving", show_default=True
+)
+def auto_deepen(
+    study: Path,
+    max_budget_limit: float | None,
+    max_cost: float | None,
+    strategy: StrategyName,
+    **given: Any,
+) -> None:
+    """Run a study, and deepen it as long as `deepband advice` recommends it.
+
+    Give --max-budget-limit or --max-cost. OBJECTIVE is the same as for `deepband run`.
+    """
+    automatic = read_automatic(strategy, max_cost, max_budget_limit)
+    with _opened(study, given) as (opened, objective, execution):
+        with Progress(opened):
+            opened.auto_deepen(
+                objective,
+                max_budget_limit=max_budget_limit,
+                max_cost=max_cost,
+                strategy=strategy,
+                **execution,
+            )
+        _report_end(opened, "--max-seconds")
+        if opened.done:
+            to, why = automatic.decide(opened.session.state)
+            say(why if to is None else f"{why}; but time is up: run the command again to resume")
+            say(f"Details: deepband advice {study}")
+
+
+@contextmanager
+def _opened(path: Path, given: dict[str, Any]) -> Iterator[tuple[Study, Objective, dict[str, Any]]]:
+    """The study, its objective, and the arguments of `optimize` among what was given."""
+    text, space = given.pop("objective"), given.pop("space")
+    execution = {name: given.pop(name) for name in EXECUTION_NAMES}
+    space = load_space(space) if space else None
+    named = deepband.open_study(path).session.state.objective if os.path.exists(path) else None
+    text = text or named
     if text is None:
-        raise InputError(f"what is evaluated? {study} names no objective: give FILE.py:FUNCTION.")
-    say(f"objective {text}" + (f" (it was {named})" if named and named != text else ""))
-    function, module = load_objective(text)
-    if given is None:
-        given = getattr(module, "space", None)
-    opened = deepband.open_study(study, space=given, **settings)
+        raise InputError(f"{path} names no objective: give FILE.py:FUNCTION.")
+    say(f"objective {text}" + (f" (was {named})" if named and named != text else ""))
+    objective, module = load_objective(text)
+    space = getattr(module, "space", None) if space is None else space
+    study = deepband.open_study(path, space=space, **given)
     try:
-        with opened:
-            opened.name_objective(text)
-            if retry_failed:
-                say(f"{opened.retry_failed()} failed evaluations are tried again")
-            with Progress(opened) as progress:
-                opened.optimize(
-                    function,
-                    workers=workers,
-                    executor=executor,
-                    resources=resources,
-                    ahead=ahead or ahead_limit is not None,
-                    ahead_limit=ahead_limit,
-                    timeout=timeout,
-                    retries=retries,
-                    wait=not no_wait,
-                    first_failures=first_failures,
-                    max_seconds=max_seconds,
-                    max_cost=max_cost,
-                    deepen=deepen,
-                    max_budget_limit=max_budget_limit,
-                    strategy=strategy,
-                    on_record=progress.show,
-                )
-            _report_end(study, opened, read_automatic(deepen, strategy, max_cost, max_budget_limit))
-            if settings["keep"] not in ("newest", "all"):
-                _say_retraining(opened.retraining_cost())
+        with study:
+            study.session.name_objective(text)
+            yield study, objective, execution
+            if given["keep"] not in ("newest", "all"):
+                _say_retraining(study.session.retraining_cost("preserving"))
     except GoneError as error:
-        raise rescued(opened, error) from error
+        raise rescued(study, error) from error
 
 
 def _say_retraining(cost: Fraction) -> None:
-    say(f"Without those not kept, deepening may train up to {float(cost):.6g} units again.")
+    say(f"Without the other checkpoints, deepening may repeat up to {float(cost):.6g} units.")
 
 
-def _report_end(path: Path, study: Study, automatic: Automatic | None) -> None:
-    run, limit = study.runs[-1], "--max-seconds" if automatic else "a limit"
-    state = "done" if study.done else f"stopped at {limit}; run it again to go on"
+def _report_end(study: Study, limit: str) -> None:
+    run = study.runs[-1]
+    state = "done" if study.done else f"stopped at {limit}; run the command again to resume"
     say(f"run {run.run}, max_budget {run.max_budget}: {state}")
-    say(describe(best_evaluation(study.state)))
-    if study.done and automatic:
-        to, why = automatic.decide(study.state)
-        say(why if to is None else f"{why}; but --max-seconds are over: run it again to go on")
-        say(f"The reasons in numbers: deepband advice {path}")
-    elif study.done:
-        say(f"Is a larger budget worth it? See: deepband advice {path}")
+    say(describe(best_evaluation(study.session.state)))
 
 
 @main.command()
 @study_argument
 @deepening_options
 def deepen(study: Path, strategy: StrategyName, to: float | None) -> None:
-    """Go on with a larger max_budget; `deepband run STUDY` then runs it."""
+    """Raise max_budget for the next `deepband run STUDY`."""
     with open_existing(study) as opened:
         before = len(opened.runs)
         opened.deepen(strategy, to)
         if len(opened.runs) == before:
-            say(f"nothing to do: the study has been at {to}")
+            say(f"nothing to do: the study already reached max_budget {to}")
             return
         say(f"run {before}, {strategy}, max_budget {opened.max_budget}: deepband run {study}")
         if strategy == FRUGAL:
-            say(f"{OUTSIDE}; --to {opened.max_budget} with another strategy fills this level later")
+            say(f"{OUTSIDE}; --to {opened.max_budget} with another strategy fills it later")
 
 
 @main.command()
 @study_argument
-@click.option("--keep", help=f"Remove all but these: {KEEP}.")
+@click.option("--keep", help=f"Remove all others: {KEEP}.")
 @json_option
 def checkpoints(study: Path, keep: str | None, as_json: bool) -> None:
-    """Count the checkpoints, or remove those not to be kept; and say what deepening without the
-    removed ones may cost."""
-    wanted = read_keep(keep or "all")
+    """Count checkpoints, or remove some of them.
+
+    The output says how much training a deepening may have to repeat without them.
+    """
+    rule = read_keep(keep or "all")
     with open_existing(study) as opened:
         if keep:
             opened.lock()
-        there = list(opened.checkpoints.kept())
-        removed = superfluous(opened.state, wanted, there)
-        extra = retraining_cost(opened.state, set(there) - set(removed))
+        stored = list(opened.checkpoints.kept())
+        removed = superfluous(opened.state, rule, stored)
+        extra = retraining_cost(opened.state, set(stored) - set(removed))
         freed = opened.checkpoints.size(removed)
         found = {
-            "kept": len(there) - len(removed),
+            "kept": len(stored) - len(removed),
             "removed": len(removed),
             "bytes_freed": freed,
             "extra_cost": extra,
         }
         if as_json:
             say_json(found)
-        elif there:
+        elif stored:
             say(f"{found['kept']} checkpoints kept, {len(removed)} removed, {freed:,} bytes freed")
             _say_retraining(extra)
         else:
@@ -210,13 +256,4 @@ def checkpoints(study: Path, keep: str | None, as_json: bool) -> None:
                 opened.checkpoints.discard(key)
         except OSError as error:
             folder = opened.checkpoints.folder
-            raise StorageError(folder, f"not all can be removed: {error}.") from error
-
-
-@main.command()
-@click.argument("study", type=PATH, default=Path("demo.study"))
-def demo(study: Path) -> None:
-    """Tune a real model by real training, look at the quote, deepen, and compare."""
-    from deepband.interfaces.cli.demo_command import show
-
-    show(study)
+            raise StorageError(folder, f"some checkpoints cannot be removed: {error}.") from error

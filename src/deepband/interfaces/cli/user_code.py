@@ -1,4 +1,4 @@
-"""Importing an objective that is named by a text, and reading a space from a file."""
+"""Importing a user's objective by its name, and reading a search space from a JSON file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 from deepband.errors import InputError, SpaceError, UnknownNameError
 from deepband.execution.objective import Objective, takes_context
 
-SPELLING = "write it as FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION."
+SYNTAX = "write it as FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION."
 
 
 def load_objective(text: str) -> tuple[Objective, ModuleType]:
-    """The function that a text names, and its module. This runs the module's code."""
+    """The function that `text` names, and its module, whose code is run."""
     place, _, name = text.rpartition(":")
     if not place or not name:
-        raise InputError(f"the objective is {text!r}: {SPELLING}")
+        raise InputError(f"the objective is {text!r}: {SYNTAX}")
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     if not hasattr(module, name):
         names = [
@@ -36,33 +36,35 @@ def load_objective(text: str) -> tuple[Objective, ModuleType]:
 
 
 def load_space(path: Path) -> Any:
-    """A space from a JSON file: the short spelling, or what ConfigSpace writes."""
+    """A space from a JSON file, in deepband's short form or as ConfigSpace writes it."""
     try:
         given = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise SpaceError(f"the space file {path} cannot be read: {error}.") from error
     if not isinstance(given, dict):
-        raise SpaceError(f"the space file {path} holds no object of parameters.")
+        raise SpaceError(f"the space file {path} must hold a JSON object of parameters.")
     if "hyperparameters" in given:
         from ConfigSpace import ConfigurationSpace
 
         try:
             return ConfigurationSpace.from_serialized_dict(given)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise SpaceError(f"the space file {path} is no ConfigSpace: {error}.") from error
-    return {name: _range_or_choices(spelled) for name, spelled in given.items()}
+            raise SpaceError(
+                f"the space file {path} is not a valid ConfigSpace: {error}."
+            ) from error
+    return {name: _range_or_choices(value) for name, value in given.items()}
 
 
-def _range_or_choices(spelled: Any) -> Any:
+def _range_or_choices(value: Any) -> Any:
     """JSON has no tuples: {"range": [low, high]} or {"range": [low, high, "log"]} is one."""
-    if isinstance(spelled, dict) and isinstance(spelled.get("range"), list):
-        return tuple(spelled["range"])
-    return spelled
+    if isinstance(value, dict) and isinstance(value.get("range"), list):
+        return tuple(value["range"])
+    return value
 
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise InputError(f"there is no file {path} (looked from {Path.cwd()}).")
+        raise InputError(f"there is no file {path} (the current folder is {Path.cwd()}).")
     name = path.stem
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

@@ -1,4 +1,4 @@
-"""The commands that show: plot, report, serve."""
+"""The commands that draw a study: plot, report, serve."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from deepband.interfaces.cli.group import PATH, main, open_existing, output_path, study_argument
 from deepband.interfaces.cli.output import say
 from deepband.interfaces.dashboard import server
-from deepband.interfaces.report import write_report
+from deepband.interfaces.report.html_report import write_report
 from deepband.plots import KINDS
 from deepband.plots.saving import FORMATS, save
 
@@ -18,25 +18,30 @@ from deepband.plots.saving import FORMATS, save
 @study_argument
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("-o", "--output", type=PATH, help="The file to write.  [default: KIND.png]")
-@click.option("--with", "others", type=PATH, multiple=True, help="Another study beside it.")
+@click.option(
+    "--with",
+    "others",
+    type=PATH,
+    multiple=True,
+    help="Another study, for the kind incumbent; may be repeated.",
+)
 def plot(study: Path, kind: str, output: Path | None, others: tuple[Path, ...]) -> None:
-    """Draw a study into a file: PNG, PDF or SVG, by its name.
+    """Plot a study into a PNG, PDF or SVG file. The suffix of the file decides.
 
     \b
-    brackets    rungs by brackets: who was evaluated in which run, and who went up
-    curves      losses from rung to rung, and what was reported on the way
-    incumbent   the best loss against the budget spent; --with adds other studies
+    brackets    which run evaluated which configs, and which were promoted
+    curves      losses from rung to rung, and the losses reported during training
+    incumbent   the best loss on any budget against the budget spent
     parallel    configs across all parameters, coloured by loss
     importance  which parameters matter, by Optuna's fANOVA
-    stability   how far each rung ranks configs as the next one does
+    stability   how similarly neighbouring rungs rank configs
     """
     if others and kind != "incumbent":
-        raise click.UsageError("--with belongs to the kind 'incumbent'.")
-    place = output_path(output or Path(f"{kind}.png"), study, FORMATS)
+        raise click.UsageError("--with is for the kind 'incumbent' only.")
+    path = output_path(output or Path(f"{kind}.png"), study, FORMATS)
     opened = open_existing(study)
-    beside = [open_existing(other) for other in others]
-    save(opened, kind, place, *beside)
-    say(f"Wrote {place}.")
+    save(opened, kind, path, *map(open_existing, others))
+    say(f"Wrote {path}.")
 
 
 @main.command()
@@ -46,15 +51,17 @@ def plot(study: Path, kind: str, output: Path | None, others: tuple[Path, ...]) 
     "--port",
     type=click.IntRange(0, 65535),
     default=8377,
-    help="0 takes a free one.  [default: 8377]",
+    help="0 chooses a free one.  [default: 8377]",
 )
 @click.option(
     "--token",
-    help="A secret that the first visit must show. Others on this machine "
-    "see it in the list of processes: better set DEEPBAND_TOKEN or give --token-file.",
+    help="A secret that the first visit must present. Other users of this machine see it in the "
+    "list of processes: prefer DEEPBAND_TOKEN or --token-file.",
 )
-@click.option("--token-file", type=PATH, help="A file that holds the secret.")
-@click.option("--name", "names", multiple=True, help="Another host name it is reached by.")
+@click.option("--token-file", type=PATH, help="A file that contains the secret.")
+@click.option(
+    "--name", "names", multiple=True, help="Another host name of this server; may be repeated."
+)
 def serve(
     place: Path,
     host: str,
@@ -63,11 +70,12 @@ def serve(
     token_file: Path | None,
     names: tuple[str, ...],
 ) -> None:
-    """A live page of a study, or of all *.study files of a folder.
+    """Serve a live dashboard of a study or a folder of studies.
 
-    It only looks. On an address that other machines reach it needs a token, because whoever reaches
-    it would see every config, result and worker output. The token is taken from --token,
-    --token-file or the environment variable DEEPBAND_TOKEN, in this order.
+    In a folder, all files that end in .study are shown. The dashboard never changes a study. On an
+    address that other machines can reach it requires a token, because every visitor sees all
+    configs, results and worker output. The token comes from --token, --token-file or the
+    environment variable DEEPBAND_TOKEN, in this order.
     """
     server.serve(place, host, port, server.read_token(token, token_file), names, say)
 
@@ -76,11 +84,11 @@ def serve(
 @study_argument
 @click.option("-o", "--output", type=PATH, default=Path("report.html"), show_default=True)
 def report(study: Path, output: Path) -> None:
-    """One HTML file with everything about a study, to send around.
+    """Write a self-contained HTML report of a study.
 
-    It holds the summary, the schedule, what each way of deepening would cost, all plots, the best
-    configs and the failures. It has no script and loads nothing from anywhere.
+    It contains a summary, the schedule, the cost of each way of deepening, all plots, the best
+    configs and the failures. It has no scripts and loads nothing from anywhere.
     """
-    place = output_path(output, study, (".html", ".htm"))
-    write_report(open_existing(study), place)
-    say(f"Wrote {place}.")
+    path = output_path(output, study, (".html", ".htm"))
+    write_report(open_existing(study), path)
+    say(f"Wrote {path}.")

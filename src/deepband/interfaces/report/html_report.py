@@ -1,0 +1,117 @@
+"""A report of a study as one self-contained HTML file."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import warnings
+from base64 import b64encode
+from collections import Counter
+from importlib.resources import files
+from typing import Any
+
+import deepband
+from deepband.analysis import chart_data, summary
+from deepband.analysis.export import kind_of_failure
+from deepband.analysis.formatting import brief, printable
+from deepband.analysis.quote import Quote
+from deepband.core import hyperband
+from deepband.core.evaluations import best_evaluation, best_evaluation_at, evaluation_of
+from deepband.core.records import Evaluation
+from deepband.core.schedule import as_number
+from deepband.errors import DeepbandError
+from deepband.interfaces.file_output import write_file
+from deepband.plots import KINDS, Plots
+from deepband.plots.saving import write
+from deepband.study.study import Study
+
+MOST_BEST, MOST_FAILURES, MOST_CHARACTERS = 10, 20, 2000
+"""How many configs, failures and characters of an error are shown."""
+
+
+def write_report(study: Study, path: str | os.PathLike[str]) -> None:
+    """Write the report of a study, completely or not at all."""
+    write_file(path, make_report(study).encode())
+
+
+def make_report(study: Study) -> str:
+    """The report as HTML without scripts that loads nothing."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise DeepbandError("a report needs Jinja2: pip install 'deepband[report]'") from error
+    loader = PackageLoader(__package__, "")
+    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    templates.filters["printable"] = lambda text: printable(str(text))
+    templates.filters["number"] = lambda number: f"{as_number(number):,.10g}"
+    style = (files(__package__) / "report.css").read_text()
+    return templates.get_template("report.html").render(
+        style=style,
+        digest=b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        version=deepband.__version__,
+        **_contents(study),
+    )
+
+
+def _contents(study: Study) -> dict[str, Any]:
+    status = summary.status(study.state)
+    failures = [each for each in study.evaluations if each.error is not None]
+    return {
+        "study": study,
+        "created": study.state.created,
+        "axes": chart_data.axes(study.state),
+        "status": status,
+        "grid": summary.grid(status),
+        "plan": summary.plan(study.state),
+        "runs": study.runs,
+        "quotes": _quotes(study),
+        "best": best_evaluation(study.state),
+        "leaders": [_leader(each) for each in _leaders(study)],
+        "kinds": Counter(kind_of_failure(each) for each in failures).most_common(),
+        "failures": [_failure(each) for each in failures[:MOST_FAILURES]],
+        "figures": [(kind, _caption(kind), _image(study, kind)) for kind in KINDS],
+    }
+
+
+def _quotes(study: Study) -> list[Quote]:
+    """The price of each way of deepening; empty until the run is done."""
+    options = hyperband.options(study.state) if study.done else []
+    return [study.quote(strategy, schedule.max_budget) for strategy, schedule in options]
+
+
+def _leaders(study: Study) -> list[Evaluation]:
+    """The best evaluations on the highest rung that has a finite loss."""
+    top = best_evaluation_at(study.state)
+    if top is None:
+        return []
+    found = chart_data.on_rung(study.state, top.rung)[:MOST_BEST]
+    return [evaluation_of(study.state, result) for result, _ in found]
+
+
+def _leader(evaluation: Evaluation) -> dict[str, Any]:
+    config = [(name, brief(value)) for name, value in evaluation.config.items()]
+    return {"evaluation": evaluation, "config": config}
+
+
+def _failure(evaluation: Evaluation) -> dict[str, Any]:
+    error = evaluation.error or ""
+    return {"evaluation": evaluation, "lines": error[-MOST_CHARACTERS:].splitlines()}
+
+
+def _caption(kind: str) -> str:
+    return (getattr(Plots, kind).__doc__ or "").split("\n\n")[0].replace("\n       ", "")
+
+
+def _image(study: Study, kind: str) -> str | None:
+    """A plot as a data URL, in which a browser runs no scripts; None if it cannot be drawn, so that
+    one plot does not cost the whole report."""
+    stream = io.BytesIO()
+    try:
+        write(study, kind, stream, "svg")
+    except DeepbandError:
+        raise
+    except Exception as error:
+        warnings.warn(f"the plot {kind!r} cannot be drawn: {error!r}", stacklevel=2)
+        return None
+    return f"data:image/svg+xml;base64,{b64encode(stream.getvalue()).decode()}"
