@@ -59,7 +59,7 @@ def least_gain(threshold: float, fewest: int = FEWEST) -> Rule:
     """Our rule, with other constants."""
 
     def rule(advice: Advice, study: Study) -> bool:
-        found = look(losses_by_rung(study.state), threshold)
+        found = look(losses_by_rung(study.session.state), threshold)
         return decide(found, threshold, fewest)[0]
 
     return rule
@@ -69,9 +69,9 @@ def pasha(advice: Advice, study: Study) -> bool:
     """PASHA's rule alone: go on until the two top rungs agree. On each place of the upper ranking
     stands somebody who is no further than the noise, below, from whom the lower ranking has there.
     """
-    low, high = losses_by_rung(study.state)[-2:]
+    low, high = losses_by_rung(study.session.state)[-2:]
     both = [place for place in high if place in low]
-    width = noise(losses_by_rung(study.state))[0]
+    width = noise(losses_by_rung(study.session.state))[0]
     pairs = zip(_ranked(both, low), _ranked(both, high), strict=True)
     agree = all(abs(low[one] - low[other]) <= width for one, other in pairs)
     return not agree or len(both) < 2

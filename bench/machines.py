@@ -50,7 +50,7 @@ def sleeping(folder: Path, max_budget: int, ahead: bool) -> tuple[float, float]:
         study.optimize(sleep, workers=WORKERS, ahead=ahead)
         wall = time.perf_counter() - start
         seconds = [each.seconds or 0.0 for each in study.evaluations]
-        seconds += [each.seconds or 0.0 for each in study.state.ahead.results.values()]
+        seconds += [each.seconds or 0.0 for each in study.session.state.ahead.results.values()]
         return wall, sum(seconds) / (WORKERS * wall)
 
 

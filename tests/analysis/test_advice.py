@@ -153,7 +153,7 @@ def test_one_config_is_enough_after_a_frugal_deepening() -> None:
 def test_the_best_of_all_is_that_of_the_study(case: Case) -> None:
     study = case.open()
     play(case, study)
-    advice, best = study.advice(), best_evaluation(study.state)
+    advice, best = study.advice(), best_evaluation(study.session.state)
     assert (best is None) == (advice.best_budget is None)
     if best is not None:
         own = [e for e in study.evaluations if (e.bracket, e.index) == (best.bracket, best.index)]
@@ -229,8 +229,8 @@ def test_the_order_of_tells_changes_no_advice(case: Case, seed: int) -> None:
 def test_advice_is_a_function_of_the_facts(case: Case) -> None:
     study = case.open()
     play(case, study)
-    again = State(study.storage.load())
-    assert advise(again) == advise(study.state)
+    again = State(study.session.storage.load())
+    assert advise(again) == advise(study.session.state)
 
 
 @given(

@@ -29,14 +29,16 @@ def deepened(strategies: list[StrategyName], seed: int = 0, maximize: bool = Fal
     objective = noisy(seed, failures=0.0 if maximize else 0.2)  # an infinite value is none
     finish(study, objective, random.Random(seed))
     for strategy in strategies:
-        possible = strategy in dict(hyperband.options(study.state))  # some are left to send on
+        possible = strategy in dict(
+            hyperband.options(study.session.state)
+        )  # some are left to send on
         study.deepen(strategy if possible else "preserving")
         finish(study, objective, random.Random(seed))
     return study
 
 
 def test_cells_of_a_study_that_nobody_ran() -> None:
-    assert chart_data.cells(open_study(max_budget=3).state) == [
+    assert chart_data.cells(open_study(max_budget=3).session.state) == [
         CellRow(0, 0, 1, 3, (0,), 0, 0, 3),
         CellRow(0, 1, 3, 1, (0,), 0, 0, 0),
         CellRow(1, 1, 3, 2, (0,), 0, 0, 2),
@@ -50,12 +52,12 @@ def test_cells_after_a_deepening_in_the_middle() -> None:
     jobs = study.ask_all()
     study.tell(jobs[0], 0.5)
     study.tell(jobs[1], ValueError("no"))
-    assert chart_data.cells(study.state)[:3] == [
+    assert chart_data.cells(study.session.state)[:3] == [
         CellRow(0, 0, 1, 9, (3, 2), 1, 1, 4),
         CellRow(0, 1, 3, 3, (1, 0), 0, 0, 0),
         CellRow(0, 2, 9, 1, (0, 0), 0, 0, 0),
     ]
-    assert chart_data.marks(study.state, 0, 0) == [
+    assert chart_data.marks(study.session.state, 0, 0) == [
         Mark(0, 0, 0.0, True),
         Mark(1, 0, 1.0, False),
         Mark(2, 0, 2.0, False),
@@ -68,12 +70,12 @@ def test_cells_after_a_deepening_in_the_middle() -> None:
 @given(STRATEGIES, st.integers(0, 5))
 def test_cells_add_up_to_the_runs(strategies: list[StrategyName], seed: int) -> None:
     study = deepened(strategies, seed)
-    cells = chart_data.cells(study.state)
+    cells = chart_data.cells(study.session.state)
     for run in study.runs:
         assert sum(cell.evaluated[run.run] for cell in cells) == run.evaluations
     assert sum(cell.failed for cell in cells) == sum(e.loss is None for e in study.evaluations)
     for cell in cells:
-        marks = chart_data.marks(study.state, cell.bracket, cell.rung)
+        marks = chart_data.marks(study.session.state, cell.bracket, cell.rung)
         assert len(marks) == cell.configs
         assert sum(mark.promoted for mark in marks) == cell.promoted
         assert sum(mark.run is None for mark in marks) == cell.open == 0
@@ -82,7 +84,7 @@ def test_cells_add_up_to_the_runs(strategies: list[StrategyName], seed: int) -> 
 @given(STRATEGIES, st.integers(0, 5), st.booleans())
 def test_the_incumbent_by_hand(strategies: list[StrategyName], seed: int, maximize: bool) -> None:
     study = deepened(strategies, seed, maximize)
-    found = chart_data.incumbent(study.state)
+    found = chart_data.incumbent(study.session.state)
     spent = resumed = 0
     least, steps = math.inf, []
     for each in sorted(study.evaluations, key=lambda e: (e.run, e.rung, e.bracket, e.index)):
@@ -94,7 +96,7 @@ def test_the_incumbent_by_hand(strategies: list[StrategyName], seed: int, maximi
     assert [(step.spent, step.spent_resumed, step.told.loss) for step in found.steps] == steps
     assert found.spent == spent == sum(run.cost for run in study.runs)
     assert found.spent_resumed == resumed == sum(run.cost_resumed for run in study.runs)
-    best = best_evaluation(study.state)
+    best = best_evaluation(study.session.state)
     assert best is None or best.loss == least
 
 
@@ -102,7 +104,7 @@ def test_deepenings_lie_where_the_runs_before_ended() -> None:
     study = deepened(["preserving", "efficient"])
     costs = [(int(run.cost), int(run.cost_resumed)) for run in study.runs]
     (first, resumed), (second, second_resumed), _ = costs
-    assert chart_data.incumbent(study.state).deepenings == (
+    assert chart_data.incumbent(study.session.state).deepenings == (
         Deepening(1, 9, first, resumed),
         Deepening(2, 27, first + second, resumed + second_resumed),
     )
@@ -113,7 +115,7 @@ def test_rows_do_not_depend_on_the_order_of_results() -> None:
     for order in range(3):
         study = open_study(max_budget=9)
         finish(study, noisy(1), random.Random(order))
-        studies.append(study.state)
+        studies.append(study.session.state)
     for row in (chart_data.cells, chart_data.incumbent, chart_data.curves, agreements):
         first, *others = (row(state) for state in studies)
         assert all(other == first for other in others)
@@ -121,9 +123,9 @@ def test_rows_do_not_depend_on_the_order_of_results() -> None:
 
 def test_curves_of_those_who_went_highest() -> None:
     study = deepened(["preserving"])
-    found = chart_data.curves(study.state, most=4)
+    found = chart_data.curves(study.session.state, most=4)
     assert len(found) == 4
-    everyone = chart_data.curves(study.state, most=1000)
+    everyone = chart_data.curves(study.session.state, most=1000)
     assert found == everyone[:4]
     assert len(everyone) == len({(e.bracket, e.index) for e in study.evaluations})
     losses = {(e.bracket, e.index, e.budget): e.loss for e in study.evaluations}
@@ -145,18 +147,20 @@ def test_curves_hold_what_was_reported() -> None:
 
     study.optimize(train)
     (highest,) = (
-        row for row in chart_data.curves(study.state) if row.bracket == 0 and row.promoted
+        row for row in chart_data.curves(study.session.state) if row.bracket == 0 and row.promoted
     )
     assert highest.curve == ((1, 1.0), (1, 1.0), (2, 0.5), (3, 1 / 3))
 
 
 def test_the_rung_to_judge_by() -> None:
     study = open_study(max_budget=27)
-    assert chart_data.rung_to_judge(study.state) == 0
+    assert chart_data.rung_to_judge(study.session.state) == 0
     finish(study, noisy(1))
-    assert chart_data.rung_to_judge(study.state, 2) == 2
-    assert chart_data.rung_to_judge(study.state) == 1  # 9 and 12 finite losses; 4 + 3 + 5 above
-    assert [told.loss for told, _ in chart_data.on_rung(study.state, 1)] == sorted(
+    assert chart_data.rung_to_judge(study.session.state, 2) == 2
+    assert (
+        chart_data.rung_to_judge(study.session.state) == 1
+    )  # 9 and 12 finite losses; 4 + 3 + 5 above
+    assert [told.loss for told, _ in chart_data.on_rung(study.session.state, 1)] == sorted(
         each.loss for each in study.evaluations if each.rung == 1 and each.loss is not None
     )
 
@@ -164,17 +168,17 @@ def test_the_rung_to_judge_by() -> None:
 def test_agreement_of_rungs() -> None:
     study = open_study(max_budget=27)
     finish(study, lambda job: float(job.bracket * 100 + job.index))
-    assert [each.tau for each in agreements(study.state)] == [1.0, 1.0, 1.0]
+    assert [each.tau for each in agreements(study.session.state)] == [1.0, 1.0, 1.0]
     turned = open_study(max_budget=27)
     finish(turned, lambda job: (-1) ** job.rung * float(job.bracket * 100 + job.index))
-    found = agreements(turned.state)
+    found = agreements(turned.session.state)
     assert [each.tau for each in found] == [-1.0, -1.0, -1.0]
     assert [each.configs for each in found] == [9, 7, 4]
     assert [each.budgets for each in found] == [(1, 3), (3, 9), (9, 27)]
     equal = open_study(max_budget=3)
     finish(equal, lambda job: 1.0)
-    assert [each.tau for each in agreements(equal.state)] == [None]
-    assert [each.tau for each in agreements(open_study(max_budget=1).state)] == []
+    assert [each.tau for each in agreements(equal.session.state)] == [None]
+    assert [each.tau for each in agreements(open_study(max_budget=1).session.state)] == []
 
 
 @pytest.mark.parametrize(
@@ -207,7 +211,7 @@ def test_axes_of_every_kind_of_parameter() -> None:
     )
     study = open_study(space=space)
     finish(study, noisy(1))
-    found = {axis.name: axis for axis in chart_data.axes(study.state)}
+    found = {axis.name: axis for axis in chart_data.axes(study.session.state)}
     assert found["lr"] == Axis("lr", 1e-4, 1e-1, True)
     assert found["layers"] == Axis("layers", 1.0, 8.0)
     assert found["kind"] == Axis("kind", choices=("a", "b"))
@@ -222,24 +226,24 @@ def test_importance_finds_what_matters() -> None:
         max_budget=27,
     )
     finish(study, lambda job: job.config["much"] + 0.1 * job.config["little"])
-    found = importance(study.state)
+    found = importance(study.session.state)
     assert found.rung == 1
     assert found.evaluations == 21
     assert next(iter(found.shares)) == "much"
     assert found.shares["much"] > 0.5
     assert found.left_out == ("one",)
     assert math.isclose(sum(found.shares.values()), 1)
-    assert importance(study.state, rung=0).evaluations == 27
-    assert importance(study.state) == found  # the same every time
+    assert importance(study.session.state, rung=0).evaluations == 27
+    assert importance(study.session.state) == found  # the same every time
 
 
 def test_importance_of_nothing() -> None:
     study = open_study(max_budget=3)
-    assert importance(study.state).shares == {}
+    assert importance(study.session.state).shares == {}
     finish(study, lambda job: 1.0)
-    assert importance(study.state).shares == {}
+    assert importance(study.session.state).shares == {}
     with pytest.raises(ValueError, match="rung"):
-        importance(study.state, rung=7)
+        importance(study.session.state, rung=7)
 
 
 def test_importance_looks_at_good_and_bad_alike() -> None:
@@ -247,7 +251,7 @@ def test_importance_looks_at_good_and_bad_alike() -> None:
     study = open_study(space={"x": (0.0, 1.0), "y": (0.0, 1.0)}, max_budget=2187)
     jobs = study.ask_all()[:2187]
     study.tell_all([(job, 10.0 * (job.config["x"] > 0.6) + job.config["y"]) for job in jobs])
-    found = importance(study.state, rung=0)
+    found = importance(study.session.state, rung=0)
     assert 500 < found.evaluations <= 1000
     assert found.shares["x"] > 0.9
 
@@ -256,5 +260,7 @@ def test_importance_looks_at_good_and_bad_alike() -> None:
 def test_losses_of_a_model_that_diverged(huge: float) -> None:
     study = open_study(max_budget=27)
     finish(study, lambda job: huge if job.index % 3 == 0 else job.config["x"])
-    assert importance(study.state).shares == {"x": 1.0}
-    assert all(abs(loss) < 2 for row in chart_data.curves(study.state) for _, loss in row.points)
+    assert importance(study.session.state).shares == {"x": 1.0}
+    assert all(
+        abs(loss) < 2 for row in chart_data.curves(study.session.state) for _, loss in row.points
+    )

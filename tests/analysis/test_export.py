@@ -28,7 +28,7 @@ def test_no_cell_is_computed_wherever_a_line_is_divided(text: str, start: str) -
     study = open_study(space={"x;=name": [given, "plain"]}, max_budget=1)
     while job := study.ask():
         study.tell(job, {"loss": 1.0, f"m{given}": [given]})
-    lines = list(export.table(study.state))
+    lines = list(export.table(study.session.state))
     assert any(
         given.strip() in each["config.x;'=name"] or "'" in each["config.x;'=name"]
         for each in csv.DictReader(lines)
@@ -44,6 +44,6 @@ def test_other_texts_stay_as_they_are() -> None:
     study = open_study(space={"x": texts}, max_budget=9)
     while job := study.ask():
         study.tell(job, 1.0)
-    found = {row["config.x"] for row in csv.DictReader(export.table(study.state))}
+    found = {row["config.x"] for row in csv.DictReader(export.table(study.session.state))}
     assert found <= {re.sub("^-", "'-", text) for text in texts}
     assert len(found) > 2

@@ -92,7 +92,7 @@ def test_columns_have_types() -> None:
 
 def test_columns_are_those_of_the_csv() -> None:
     study = deepened()
-    header, *lines = csv.reader(export.table(study.state))
+    header, *lines = csv.reader(export.table(study.session.state))
     assert header == list(study.to_pandas().columns) == study.to_polars().columns
     assert len(lines) == len(study.to_pandas()) == study.to_polars().height
 

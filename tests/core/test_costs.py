@@ -85,12 +85,14 @@ def test_every_interface_counts_what_is_spent_alike(
         paid = [each for each in study.evaluations if each.origin is None]
         spent = sum(each.budget for each in paid)
         now = sum(each.budget for each in paid if each.run == study.runs[-1].run)
-        page = overview(study.state, frozenset())
-        assert summary.status(study.state).spent == now
+        page = overview(study.session.state, frozenset())
+        assert summary.status(study.session.state).spent == now
         assert page["status"]["spent"] == now
         assert study.runs[-1].cost == now
         assert sum(run.cost for run in study.runs) == spent
-        assert page["incumbent"]["spent"] == chart_data.incumbent(study.state).spent == spent
+        assert (
+            page["incumbent"]["spent"] == chart_data.incumbent(study.session.state).spent == spent
+        )
         if study.done:
             assert study.quote("preserving").cost.spent == spent
             assert {each.cost.spent for each in study.advice().quotes} == {spent}
@@ -102,7 +104,10 @@ def test_every_interface_counts_what_is_spent_alike(
 def test_the_page_and_the_status_say_the_same(case: Callable[[Study], None]) -> None:
     study = open_study()
     case(study)
-    status, page = summary.status(study.state), overview(study.state, frozenset())["status"]
+    status, page = (
+        summary.status(study.session.state),
+        overview(study.session.state, frozenset())["status"],
+    )
     assert page == {
         "run": status.run,
         "strategy": status.strategy,

@@ -45,14 +45,14 @@ def frugal(seed: int = 1, failures: float = 0.0, run: bool = True, **settings: A
 def test_the_best_over_all_brackets_go_on_and_nothing_else_happens() -> None:
     study = open_study()
     finish(study, noisy(1))
-    drawn = [len(configs) for configs in study.state.configs]
+    drawn = [len(configs) for configs in study.session.state.configs]
     on_top = sorted((e.loss, e.bracket, e.index) for e in study.evaluations if e.rung == 2)
     study.deepen("frugal")
     assert [(job.bracket, job.index, job.rung, job.budget) for job in study.ask_all()] == sorted(
         (bracket, index, 3, 27) for _, bracket, index in on_top[:2]
     )
     assert study.ask() is None
-    assert [len(configs) for configs in study.state.configs] == [*drawn, 0]
+    assert [len(configs) for configs in study.session.state.configs] == [*drawn, 0]
     assert not study.done
     with pytest.raises(UnfinishedError):
         study.deepen("frugal")
@@ -122,7 +122,7 @@ def test_nobody_to_send_on() -> None:
     for ask in (study.deepen, study.quote):
         with pytest.raises(InputError, match=r"nobody to send on.*budget 9 failed. Choose another"):
             ask("frugal")
-    assert [strategy for strategy, _ in hyperband.options(study.state)] == list(STRATEGIES)
+    assert [strategy for strategy, _ in hyperband.options(study.session.state)] == list(STRATEGIES)
     assert len(forecast(study, 1, 1.0)) == 4
     assert "frugal" not in make_report(study)
 
@@ -150,7 +150,9 @@ def test_every_config_of_the_old_top_rung_is_told_why() -> None:
     waiting = [str(v) for each in told for v in each if v.rung == 3]
     assert len(waiting) == 2
     assert all("waits for its result" in text for text in waiting)
-    below = next(e for e in study.evaluations if not study.state.result(e.bracket, e.index, 2))
+    below = next(
+        e for e in study.evaluations if not study.session.state.result(e.bracket, e.index, 2)
+    )
     assert {v.run for v in study.explain(below.bracket, below.index)} == {0}
 
 
@@ -208,45 +210,51 @@ def test_what_is_ahead_waits_for_the_next_full_run(strategy: StrategyName, level
     """And decides nothing before: else the number of workers would."""
     plain, study = open_study(), with_work_ahead()
     plain.optimize(lambda config, budget: config["x"] / budget)
-    assert len(study.state.ahead.results) == 32
+    assert len(study.session.state.ahead.results) == 32
     for each in (plain, study):
         each.deepen("frugal")
         each.optimize(lambda config, budget: config["x"] / budget, ahead=True)
     assert study.runs[1].evaluations == plain.runs[1].evaluations == 2
-    assert len(study.state.ahead.results) == 32  # no more, no fewer
-    assert list(hyperband.jobs_ahead(study.state)) == []
-    for state in (State(history(study.state)), State(study.storage.load()), study.state.copy()):
-        assert state.ahead.results == study.state.ahead.results
-        assert state.results == study.state.results
+    assert len(study.session.state.ahead.results) == 32  # no more, no fewer
+    assert list(hyperband.jobs_ahead(study.session.state)) == []
+    for state in (
+        State(history(study.session.state)),
+        State(study.session.storage.load()),
+        study.session.state.copy(),
+    ):
+        assert state.ahead.results == study.session.state.ahead.results
+        assert state.results == study.session.state.results
     to = 27 * 3**levels
     price, whole = (each.quote("efficient", to=to).cost for each in (study, plain))
     assert price.low + price.spent == whole.low + whole.spent
     assert price.low < whole.low
     for each in (plain, study):
         each.deepen(strategy, to=to)
-        assert not each.state.ahead.results
+        assert not each.session.state.ahead.results
         each.optimize(lambda config, budget: config["x"] / budget)
-    assert list(canonical(study.state)) == list(canonical(plain.state))
+    assert list(canonical(study.session.state)) == list(canonical(plain.session.state))
     assert [run.cost for run in study.runs] == [run.cost for run in plain.runs]
-    again = State(study.storage.load())
-    assert again.results == study.state.results
-    assert list(canonical(State(history(study.state)))) == list(canonical(study.state))
+    again = State(study.session.storage.load())
+    assert again.results == study.session.state.results
+    assert list(canonical(State(history(study.session.state)))) == list(
+        canonical(study.session.state)
+    )
 
 
 def test_a_worker_that_still_runs_a_job_ahead_may_tell_it(tmp_path: Path) -> None:
     """Its driver died; the next one deepened frugally meanwhile."""
     study = frugal(run=False, storage=tmp_path / "a.study")
-    (job,) = study.reserve([(0, 9, 0)])
+    (job,) = study.session.reserve([(0, 9, 0)])
     study.tell(job, 0.5)
-    assert study.reserve([(0, 9, 0), (0, 27, 0), (0, 10, 1)]) == []
-    assert list(study.state.ahead.results) == [(0, 9, 0)]
+    assert study.session.reserve([(0, 9, 0), (0, 27, 0), (0, 10, 1)]) == []
+    assert list(study.session.state.ahead.results) == [(0, 9, 0)]
     check_same(study, tmp_path / "a.study")
     finish(study, noisy(1))
     study.deepen("frugal")
     finish(study, noisy(1))
     check_same(study, tmp_path / "a.study")
     study.deepen("preserving", to=81)
-    assert study.state.results[0, 0][9].run == 3
+    assert study.session.state.results[0, 0][9].run == 3
     check_same(study, tmp_path / "a.study")
 
 
@@ -274,7 +282,7 @@ def test_results_from_elsewhere_find_their_places(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"on no rung.*1, 3, 9, 27\."):
         study.add_evaluation({"x": 0.75}, 81, 0.5)
     assert len(finish(study, noisy(1))) == 2
-    assert len(study.state.ahead.results) == 2
+    assert len(study.session.state.ahead.results) == 2
     quote = study.quote("efficient", to=27)
     study.deepen("efficient", to=27)
     finish(study, noisy(1))
@@ -286,12 +294,12 @@ def test_results_from_elsewhere_find_their_places(tmp_path: Path) -> None:
 def check_same(study: Study, path: Path) -> None:
     """What is read from the file is what the study knows."""
     whole = state_of(SqliteStorage(path))
-    assert list(canonical(whole)) == list(canonical(study.state))
-    assert whole.runs == study.state.runs
-    assert whole.results == study.state.results
-    assert whole.ahead.results == study.state.ahead.results
-    assert whole.leaders == study.state.leaders
-    rungs = [[each.rung for each in state.progress] for state in (whole, study.state)]
+    assert list(canonical(whole)) == list(canonical(study.session.state))
+    assert whole.runs == study.session.state.runs
+    assert whole.results == study.session.state.results
+    assert whole.ahead.results == study.session.state.ahead.results
+    assert whole.leaders == study.session.state.leaders
+    rungs = [[each.rung for each in state.progress] for state in (whole, study.session.state)]
     assert rungs[0] == rungs[1]
 
 
@@ -304,8 +312,8 @@ def test_a_result_from_elsewhere_of_who_was_taken_over_below_is_known_early() ->
     jobs = {job.key for job in study.ask_all()}
     assert study.add_evaluation({"x": 0.5}, 9, -9.0) == (0, 0, 2)
     assert study.add_evaluation({"x": 0.5}, 27, -9.0) == (0, 0, 3)
-    assert set(hyperband.running_jobs(study.state)) == jobs
-    assert State(study.storage.load()).results == study.state.results
+    assert set(hyperband.running_jobs(study.session.state)) == jobs
+    assert State(study.session.storage.load()).results == study.session.state.results
 
 
 def test_failures_can_be_tried_again_until_the_run_is_done() -> None:
@@ -372,13 +380,15 @@ def test_any_place_of_any_course_is_read_back_the_same(seed: int, tmp_path: Path
             for job in jobs[count:]:
                 study.release(job)
             check_same(study, path)
-        strategy, schedule = draw.choice(hyperband.options(study.state))
+        strategy, schedule = draw.choice(hyperband.options(study.session.state))
         study.deepen(strategy, to=schedule.max_budget)
         check_same(study, path)
         followed.apply(reader.news(followed) or ())
-        assert followed.results == study.state.results
-        assert followed.runs == study.state.runs
-    assert list(canonical(State(history(study.state)))) == list(canonical(study.state))
+        assert followed.results == study.session.state.results
+        assert followed.runs == study.session.state.runs
+    assert list(canonical(State(history(study.session.state)))) == list(
+        canonical(study.session.state)
+    )
 
 
 def test_every_face_shows_it() -> None:
@@ -387,10 +397,10 @@ def test_every_face_shows_it() -> None:
     assert lines[-1] == (
         "2 configs, 2 evaluations, cost 54 (36 when training continues from the rung below)"
     )
-    cells = {(cell.bracket, cell.rung): cell for cell in chart_data.cells(study.state)}
+    cells = {(cell.bracket, cell.rung): cell for cell in chart_data.cells(study.session.state)}
     assert sum(cell.evaluated[1] for (_, rung), cell in cells.items() if rung == 3) == 2
     assert (3, 3) not in cells
-    shown = grid(status(study.state))
+    shown = grid(status(study.session.state))
     assert [row[0] for row in shown] == ["rung", "budget", *(f"bracket {n}" for n in range(4))]
     assert sorted("".join(row[1:]) for row in shown[2:])[:1] == [""]
     text = make_report(study)
@@ -409,19 +419,19 @@ def test_every_face_shows_it() -> None:
 
 def test_the_live_page_shows_it() -> None:
     study = frugal(run=False)
-    shown = json.loads(json.dumps(overview(study.state, frozenset()), allow_nan=False))
+    shown = json.loads(json.dumps(overview(study.session.state, frozenset()), allow_nan=False))
     assert shown["status"]["strategy"] == "frugal"
     assert (shown["status"]["open"], shown["status"]["left"]) == (2, 54)
     assert sum(cell["open"] for cell in shown["cells"] if cell["rung"] == 3) == 2
     assert shown["quotes"] == []
     finish(study, noisy(1))
-    shown = overview(study.state, frozenset())
+    shown = overview(study.session.state, frozenset())
     titles = [quote["title"] for quote in shown["quotes"]]
     assert titles[:3] == [f"filling {name!r}, max_budget 27" for name in STRATEGIES]
     assert len(titles) == 7
     study.enqueue({"x": 0.5})
     for bracket, index in [(0, 0), (2, 0), (0, 9)]:
-        page = config_page(study.state, bracket, index)
+        page = config_page(study.session.state, bracket, index)
         assert page is not None
         assert bool(page["verdicts"]) == (index < 9)
 

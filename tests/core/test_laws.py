@@ -30,7 +30,7 @@ def test_every_run_evaluates_what_the_oracle_says(case: Case) -> None:
     seen: oracle.Cells = {}
     study = case.open()
     runs = play(case, study)
-    for run, jobs in zip(study.state.runs, runs, strict=True):
+    for run, jobs in zip(study.session.state.runs, runs, strict=True):
         evaluated, arrivals = oracle.run(
             case.eta, run.schedule.top, run.strategy, seen, lambda b, i, k: loss_of(case, b, i, k)
         )
@@ -50,7 +50,7 @@ def test_the_order_of_tells_does_not_matter(case: Case, order: random.Random) ->
         assert {key(job) for job in jobs} == {key(job) for job in other}
     assert straight.evaluations == shuffled.evaluations
     assert straight.runs == shuffled.runs
-    assert best_evaluation(straight.state) == best_evaluation(shuffled.state)
+    assert best_evaluation(straight.session.state) == best_evaluation(shuffled.session.state)
 
 
 @given(cases())
@@ -88,21 +88,21 @@ def test_discarding_ends_as_a_fresh_run_does(case: Case) -> None:
     study = case.open()
     play(case, study)
     study_max = study.max_budget
-    assume(study.state.schedule.evaluations * case.eta <= 4 * MOST)
+    assume(study.session.state.schedule.evaluations * case.eta <= 4 * MOST)
     study.deepen("discarding")
     finish(study, case.objective)
     fresh = open_study(
         eta=case.eta, min_budget=case.min_budget, max_budget=study_max * Fraction(case.eta)
     )
     finish(fresh, case.objective)
-    assert study._state.run.arrived == fresh._state.run.arrived
+    assert study.session.state.run.arrived == fresh.session.state.run.arrived
 
 
 @given(cases(), st.sampled_from(sorted(STRATEGIES)))
 def test_discarding_fills_a_level_as_a_fresh_run_would(case: Case, other: StrategyName) -> None:
     study = case.open()
     play(case, study)
-    deeper = study.state.schedule.deepened()
+    deeper = study.session.state.schedule.deepened()
     assume(deeper.evaluations <= 4 * MOST and not all_failed(study))
     study.deepen("frugal")
     finish(study, case.objective)
@@ -110,7 +110,7 @@ def test_discarding_fills_a_level_as_a_fresh_run_would(case: Case, other: Strate
     finish(study, case.objective)
     fresh = open_study(eta=case.eta, min_budget=case.min_budget, max_budget=deeper.max_budget)
     finish(fresh, case.objective)
-    assert study.state.run.arrived == fresh.state.run.arrived
+    assert study.session.state.run.arrived == fresh.session.state.run.arrived
     study.deepen(other, to=deeper.max_budget)
     assert study.done
     assert study.runs[-1].strategy == "discarding"
@@ -120,8 +120,10 @@ def test_discarding_fills_a_level_as_a_fresh_run_would(case: Case, other: Strate
 def test_a_frugal_quote_is_what_happens(case: Case) -> None:
     study = case.open()
     play(case, study)
-    assume(study.state.schedule.deepened().evaluations <= 40 * MOST and not all_failed(study))
-    before = [(run.arrived, run.before) for run in study.state.runs]
+    assume(
+        study.session.state.schedule.deepened().evaluations <= 40 * MOST and not all_failed(study)
+    )
+    before = [(run.arrived, run.before) for run in study.session.state.runs]
     quote = study.quote("frugal")
     study.deepen("frugal")
     plan = study.plan()
@@ -134,7 +136,7 @@ def test_a_frugal_quote_is_what_happens(case: Case) -> None:
     assert plan.cost_resumed == run.cost_resumed
     assert quote.configs_reused == plan.configs == run.evaluations
     assert quote.cost.spent + run.cost == sum(each.cost for each in study.runs)
-    assert [(run.arrived, run.before) for run in study.state.runs[:-1]] == before
+    assert [(run.arrived, run.before) for run in study.session.state.runs[:-1]] == before
 
 
 @given(cases(), st.booleans())
@@ -144,8 +146,8 @@ def test_costs_are_ordered_and_quotes_hold(case: Case, fill: bool) -> None:
     for strategy in STRATEGIES:
         study = case.open()
         play(case, study)
-        fill = fill and study.state.run.frugal
-        schedule = study.state.schedule if fill else study.state.schedule.deepened()
+        fill = fill and study.session.state.run.frugal
+        schedule = study.session.state.schedule if fill else study.session.state.schedule.deepened()
         assume(schedule.evaluations <= 4 * MOST)
         quote = study.quote(strategy, to=schedule.max_budget)
         known = {key_of(each) for each in study.evaluations}
@@ -158,7 +160,9 @@ def test_costs_are_ordered_and_quotes_hold(case: Case, fill: bool) -> None:
         assert quote.evaluations_new[0] <= run.evaluations <= quote.evaluations_new[1]
         assert quote.cost.low <= run.cost <= quote.cost.high <= quote.cost.fresh
         assert quote.cost_resumed.low <= run.cost_resumed <= quote.cost_resumed.high
-        arrived = {(b, i, k) for (b, k), who in study._state.run.arrived.items() for i in who}
+        arrived = {
+            (b, i, k) for (b, k), who in study.session.state.run.arrived.items() for i in who
+        }
         assert len(arrived) - len(jobs) == len(arrived & known)
         assert quote.evaluations_reused[0] <= len(arrived & known) <= quote.evaluations_reused[1]
         assert quote.exact or strategy != "efficient"
@@ -180,14 +184,14 @@ def test_a_state_folded_anew_is_the_state(case: Case, order: random.Random) -> N
     """Stop anywhere: what the facts say is what the study knew, with every open job offered."""
     study = case.open()
     play(case, study, order)
-    if study.state.schedule.evaluations * case.eta <= MOST:
+    if study.session.state.schedule.evaluations * case.eta <= MOST:
         last = order.choice(NAMES)
         study.deepen("preserving" if all_failed(study) else last)
     jobs = study.ask_all()
     order.shuffle(jobs)
     for job in jobs[: len(jobs) // 2]:
         study.tell(job, case.objective(job))
-    state, again = study._state, State(study._storage.load())
+    state, again = study.session.state, State(study.session.storage.load())
     assert again.results == state.results
     assert again.configs == state.configs
     assert again.leaders == state.leaders
@@ -201,7 +205,7 @@ def test_a_state_folded_anew_is_the_state(case: Case, order: random.Random) -> N
 def test_every_promotion_is_explained(case: Case) -> None:
     study = case.open()
     play(case, study)
-    arrived = [run.arrived for run in study._state.runs]
+    arrived = [run.arrived for run in study.session.state.runs]
     for bracket, index in {(each.bracket, each.index) for each in study.evaluations}:
         verdicts = study.explain(bracket, index)
         up = {(v.run, v.rung + 1) for v in verdicts if v.promoted}
@@ -230,9 +234,9 @@ def test_best_is_the_smallest_loss(case: Case) -> None:
     def order(each: Evaluation) -> tuple[float | None, int, int, int]:
         return each.loss, -each.rung, each.bracket, each.index
 
-    assert best_evaluation(study.state) == min(finite, key=order, default=None)
+    assert best_evaluation(study.session.state) == min(finite, key=order, default=None)
     tops = [each for each in finite if each.rung == max(each.rung for each in finite)]
-    assert best_evaluation_at(study.state) == min(tops, key=order, default=None)
+    assert best_evaluation_at(study.session.state) == min(tops, key=order, default=None)
 
 
 @pytest.mark.parametrize(("eta", "start", "levels"), [(2, 4, 6)])

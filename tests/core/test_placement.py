@@ -51,7 +51,7 @@ def test_when_all_places_are_drawn_it_waits_for_the_next_deepening() -> None:
 
 
 def finish_all(study: Study) -> None:
-    for index in list(study.state.progress[0].running):
+    for index in list(study.session.state.progress[0].running):
         study.release(deepband.Job(0, index, 0, 1, {}))
     finish(study, noisy(1))
 
@@ -74,7 +74,7 @@ def test_a_config_that_is_none_of_the_space_is_refused(wrong: dict[str, Any]) ->
     study = open_study(space=SPACE)
     with pytest.raises(deepband.SpaceError, match="is no config of the space"):
         study.enqueue(wrong)
-    assert study.state.configs == [[], [], []]
+    assert study.session.state.configs == [[], [], []]
 
 
 def test_values_are_taken_as_the_space_would_draw_them() -> None:
@@ -83,7 +83,7 @@ def test_values_are_taken_as_the_space_would_draw_them() -> None:
     study = open_study(space=SPACE)
     study.enqueue({"kind": np.int32(1), "n": np.int64(3), "x": np.float32(0.5)})
     study.enqueue({"kind": 1, "n": 3, "x": 1})
-    first, second = study.state.configs[0]
+    first, second = study.session.state.configs[0]
     assert list(first) == list(second) == ["kind", "n", "x"]
     for config in (first, second):
         assert [type(value) for value in config.values()] == [int, int, float]
@@ -124,8 +124,8 @@ def test_a_known_result_of_a_config_that_is_not_promoted_changes_nothing() -> No
     objective = noisy(1)
     finish(study, objective)
     finish(plain, lambda job: 1e9 if job.key == (0, 0, 0) else objective(job))
-    assert set(canonical(study.state)) - set(canonical(plain.state)) == {
-        line for line in canonical(study.state) if "-1000000000.0" in line
+    assert set(canonical(study.session.state)) - set(canonical(plain.session.state)) == {
+        line for line in canonical(study.session.state) if "-1000000000.0" in line
     }
 
 
@@ -134,7 +134,7 @@ def test_results_are_recorded_for_the_next_run_when_this_one_is_full() -> None:
     study.ask_all()
     assert study.add_evaluation(MINE, 1, 0.1) == (0, 3, 0)
     assert study.add_evaluation(MINE, 9, 0.1) == (2, 0, 2)
-    assert len(study.state.ahead.results) == 2
+    assert len(study.session.state.ahead.results) == 2
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_results_that_fit_nowhere_are_refused(results: list[Any], message: str) 
     with pytest.raises(InputError, match=message):
         study.add_evaluations(MINE, results)
     assert study.evaluations == []
-    assert study.state.configs == [[], [], []]
+    assert study.session.state.configs == [[], [], []]
 
 
 def test_more_than_the_next_run_has_places_for() -> None:
@@ -181,10 +181,10 @@ def test_a_study_with_all_of_it_is_read_back_the_same(
         study.add_evaluation({**MINE, "x": draw.random()}, 3, ValueError("failed there"))
         finish(study, noisy(1), draw)
         whole = state_of(SqliteStorage(place))
-        assert list(canonical(whole)) == list(canonical(study.state))
-        assert whole.progress == study.state.progress
-        assert whole.runs == study.state.runs
-        assert whole.leaders == study.state.leaders
+        assert list(canonical(whole)) == list(canonical(study.session.state))
+        assert whole.progress == study.session.state.progress
+        assert whole.runs == study.session.state.runs
+        assert whole.leaders == study.session.state.leaders
         quotes = [study.quote(each) for each in ("discarding", "preserving", "efficient")]
         assert all(quote.cost.low <= quote.cost.high for quote in quotes)
         if strategy:
@@ -217,10 +217,10 @@ def test_failures_elsewhere_are_not_tried_again_here(tmp_path: Path) -> None:
     study.tell(jobs[0], ValueError("here"))
     assert study.retry_failed() == 1
     for job in jobs:
-        if study.expects(job):
+        if study.session.expects(job):
             study.release(job)
     finish(study, noisy(1))
-    assert list(canonical(state_of(SqliteStorage(place)))) == list(canonical(study.state))
+    assert list(canonical(state_of(SqliteStorage(place)))) == list(canonical(study.session.state))
 
 
 @pytest.mark.parametrize("origin", [None, "", 5, ["a paper"]])

@@ -45,7 +45,7 @@ class UnspeakableError(Exception):
     ],
 )
 def test_numbers(result: Any, loss: float) -> None:
-    read, error, metrics = read_result(result)
+    read, error, metrics, *_ = read_result(result)
     assert read == loss
     assert type(read) is float
     assert error is None
@@ -109,7 +109,7 @@ def test_what_is_no_loss_is_refused_and_the_job_stays_open(result: Any) -> None:
     ],
 )
 def test_failures(result: Any, error: str) -> None:
-    loss, described, _ = read_result(result)
+    loss, described, *_ = read_result(result)
     assert loss is None
     assert described == error
 
@@ -207,7 +207,7 @@ def test_metrics_that_are_too_large_are_a_failure_of_the_evaluation() -> None:
 
 
 def test_long_errors_are_cut() -> None:
-    _, error, _ = read_result(ValueError("x" * 10**7))
+    _, error, *_ = read_result(ValueError("x" * 10**7))
     assert error is not None
     assert error.startswith("ValueError: xxx")
     assert len(error) < 70_000

@@ -155,7 +155,7 @@ def test_a_budget_at_the_end_of_the_floats_can_be_deepened() -> None:
     study.deepen("efficient")
     finish(study, lambda job: 1.0)
     assert study.max_budget == 3 * 10**308
-    assert State(study._storage.load()).results == study.state.results
+    assert State(study.session.storage.load()).results == study.session.state.results
 
 
 def test_the_rung_of_a_budget() -> None:

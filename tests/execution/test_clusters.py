@@ -74,7 +74,7 @@ def run_both(place: Path, objective: Any, **how: Any) -> list[str]:
         study.optimize(objective, **how)
         assert study.done
         assert study.runs[-1].trained == study.runs[-1].cost_resumed
-        return list(canonical(study.state))
+        return list(canonical(study.session.state))
 
 
 def check_once(ledger: Path, place: Path) -> None:
@@ -332,7 +332,7 @@ def test_a_ray_node_that_is_lost(tmp_path: Path) -> None:
     )
     assert (tmp_path / "ledger.lost").exists()
     with open_study(place) as study:
-        assert list(canonical(study.state)) == undisturbed(tmp_path)
+        assert list(canonical(study.session.state)) == undisturbed(tmp_path)
 
 
 def count(ledger: Path) -> int:

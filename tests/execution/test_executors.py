@@ -55,7 +55,7 @@ def run_twice(study: Study, run: Callable[[], object], strategy: StrategyName) -
     study.deepen(strategy)
     run()
     assert study.done
-    return list(canonical(study.state))
+    return list(canonical(study.session.state))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -136,7 +136,7 @@ def half_done_with_work_ahead(place: Path | None = None, **more: Any) -> Study:
 
 def test_jobs_ahead_are_what_any_deepening_needs_the_shortest_first() -> None:
     study = open_study(max_budget=27)
-    ahead = list(jobs_ahead(study.state))
+    ahead = list(jobs_ahead(study.session.state))
     assert [rung for _, _, rung in ahead] == sorted(rung for _, _, rung in ahead)
     study.optimize(loss)
     for strategy in STRATEGIES:
@@ -151,13 +151,13 @@ def test_what_is_ahead_shows_in_quote_and_status_only() -> None:
     plain.optimize(loss)
     study = half_done_with_work_ahead()
     new = Schedule.of(3, 1, 27).configs - Schedule.of(3, 1, 9).configs
-    assert len(study.state.ahead.results) == new
+    assert len(study.session.state.ahead.results) == new
     assert study.done
     assert [each._replace(seconds=0) for each in study.evaluations] == [
         each._replace(seconds=0) for each in plain.evaluations
     ]
     assert study.best in study.evaluations
-    assert list(canonical(study.state)) == list(canonical(plain.state))
+    assert list(canonical(study.session.state)) == list(canonical(plain.session.state))
     assert study.explain(0, 3) == plain.explain(0, 3)
     with pytest.raises(InputError):
         study.explain(0, 9)
@@ -182,11 +182,11 @@ def test_a_deepening_takes_over_what_is_ahead(strategy: StrategyName, tmp_path: 
         return loss(config, budget)
 
     with open_study(tmp_path / "a.study") as study:
-        assert len(study.state.ahead.results) == 32
+        assert len(study.session.state.ahead.results) == 32
         study.deepen(strategy)
-        assert not study.state.ahead.results
+        assert not study.session.state.ahead.results
         study.optimize(counting)
-        assert list(canonical(study.state)) == expected
+        assert list(canonical(study.session.state)) == expected
     second = [each for each in plain.evaluations if each.run == 1]
     assert len(evaluated) == len(second) - 32
 
@@ -197,12 +197,12 @@ def test_a_jump_takes_over_what_is_ahead() -> None:
     for each in (plain, study):
         each.deepen("preserving", to=81)
         each.optimize(loss)
-    assert list(canonical(study.state)) == list(canonical(plain.state))
+    assert list(canonical(study.session.state)) == list(canonical(plain.session.state))
 
 
 def test_a_limit_to_what_is_spent_ahead() -> None:
     study = half_done_with_work_ahead(ahead_limit=10)
-    spent = [key[2] for key in study.state.ahead.results]
+    spent = [key[2] for key in study.session.state.ahead.results]
     assert sum(3**rung for rung in spent) == 10
     with pytest.raises(InputError, match="ahead_limit is -1"):
         open_study().optimize(loss, ahead=True, ahead_limit=-1)
@@ -213,7 +213,7 @@ def test_the_limit_to_what_is_spent_ahead_is_exact() -> None:
     study = open_study(min_budget=0.1, max_budget=0.9)
     simulated = SimulatedExecutor(50, lambda job: job.budget)
     study.optimize(loss, executor=simulated, ahead=True, ahead_limit=0.3)
-    assert sorted(key[2] for key in study.state.ahead.results) == [0, 0, 0]
+    assert sorted(key[2] for key in study.session.state.ahead.results) == [0, 0, 0]
 
 
 def test_work_ahead_leaves_the_run_what_it_needs() -> None:
@@ -221,7 +221,7 @@ def test_work_ahead_leaves_the_run_what_it_needs() -> None:
     simulated = SimulatedExecutor(50, lambda job: job.budget)
     study.optimize(loss, executor=simulated, ahead=True, max_cost=float(study.plan().cost))
     assert study.done
-    assert not study.state.ahead.results
+    assert not study.session.state.ahead.results
     with pytest.raises(InputError, match="give both"):
         study.optimize(loss, ahead_limit=5)
 
@@ -265,8 +265,8 @@ def test_as_many_first_failures_as_an_executor_runs_at_once() -> None:
 def test_nothing_ahead_unless_asked_for() -> None:
     study = open_study()
     study.optimize(loss, executor=SimulatedExecutor(50, lambda job: job.budget))
-    assert not study.state.ahead.results
-    assert not study.state.ahead.running
+    assert not study.session.state.ahead.results
+    assert not study.session.state.ahead.running
 
 
 class Learning:
@@ -296,7 +296,7 @@ def test_failures_ahead_are_failures_of_the_next_run() -> None:
     study = open_study()
     simulated = SimulatedExecutor(50, lambda job: 1e6 if job.budget == 9 else job.budget)
     study.optimize(failing, executor=simulated, ahead=True)
-    failed = sum(told.loss is None for told in study.state.ahead.results.values())
+    failed = sum(told.loss is None for told in study.session.state.ahead.results.values())
     assert failed
     assert study.retry_failed() == failed
     study.deepen("preserving")
@@ -305,7 +305,7 @@ def test_failures_ahead_are_failures_of_the_next_run() -> None:
     plain.optimize(failing)
     plain.deepen("preserving")
     plain.optimize(loss)
-    assert list(canonical(study.state)) == list(canonical(plain.state))
+    assert list(canonical(study.session.state)) == list(canonical(plain.session.state))
 
 
 def test_telling_a_job_that_nobody_runs_ahead_is_refused() -> None:
@@ -456,7 +456,7 @@ def test_a_task_that_the_executor_runs_twice() -> None:
     alone.optimize(loss)
     with Twice(2) as pool:
         study.optimize(counting, executor=pool)
-    assert list(canonical(study.state)) == list(canonical(alone.state))
+    assert list(canonical(study.session.state)) == list(canonical(alone.session.state))
     assert len(evaluated) == len(study.evaluations)
 
 
@@ -551,7 +551,7 @@ def test_what_a_lost_task_still_does_harms_nobody(quick: None, tmp_path: Path) -
     with ThreadPoolExecutor(20) as pool:
         study.optimize(train, executor=pool, timeout=1.5)
     assert [each for each in study.evaluations if each.loss is None] == []
-    assert list(canonical(study.state)) == list(canonical(alone.state))
+    assert list(canonical(study.session.state)) == list(canonical(alone.session.state))
 
 
 def test_a_broken_pool_is_nobodys_verdict(tmp_path: Path) -> None:
@@ -648,7 +648,7 @@ def test_a_driver_killed_with_work_ahead(tmp_path: Path) -> None:
     with open_study(tmp_path / "a.study", max_budget=3, seed=0) as study:
         study.optimize(quick_loss, workers=2)
         assert study.done
-        assert len(study.state.ahead.results) == 3
+        assert len(study.session.state.ahead.results) == 3
     with open_study(tmp_path / "a.study", max_budget=3, seed=0) as study:
         found = run_twice(study, lambda: study.optimize(quick_loss), "preserving")
     alone = open_study(max_budget=3, seed=0)
@@ -688,7 +688,7 @@ def test_a_worker_without_a_sign_of_life_is_lost(quick: None, tmp_path: Path) ->
     alone.optimize(loss)
     with ProcessPoolExecutor(2, get_context("fork")) as pool:
         study.optimize(stopping, executor=pool)
-        assert list(canonical(study.state)) == list(canonical(alone.state))
+        assert list(canonical(study.session.state)) == list(canonical(alone.session.state))
         for process in pool._processes.values():
             process.kill()
 
@@ -828,4 +828,4 @@ def test_a_task_that_begins_when_nobody_waits_any_more_leaves_no_verdict(tmp_pat
         if strategy:
             alone.deepen("efficient")
         alone.optimize(loss)
-    assert list(canonical(study.state)) == list(canonical(alone.state))
+    assert list(canonical(study.session.state)) == list(canonical(alone.session.state))

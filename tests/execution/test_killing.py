@@ -29,7 +29,7 @@ Expected = Callable[[str], Outcome]
 
 
 def canonical(path: Path) -> list[str]:
-    return list(export.canonical(deepband.open_study(path).state))
+    return list(export.canonical(deepband.open_study(path).session.state))
 
 
 @pytest.fixture(scope="module")

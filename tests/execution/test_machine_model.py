@@ -80,7 +80,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def crash_and_restart(self) -> None:
         """The driver dies: nothing is closed in order, the kernel drops the lock."""
-        self.study._storage.close()
+        self.study.session.storage.close()
         self.study = deepband.open_study(self.path)
         self.hand.clear()
 
@@ -91,7 +91,7 @@ class Machine(RuleBasedStateMachine):
         keys = data.draw(st.lists(st.sampled_from(sorted(self.hand)), min_size=1, unique=True))
         jobs = [self.hand[key] for key in keys]
         self.crash_and_restart()
-        outbox = Outbox(self.study.files)
+        outbox = Outbox(self.study.session.files)
         outbox.make()
         for job in jobs:
             with outbox.hold(job.key, "late", None):
@@ -121,7 +121,7 @@ class Machine(RuleBasedStateMachine):
             assert not self.study.done
             return
         except InputError:
-            top = self.study.state.schedule.top
+            top = self.study.session.state.schedule.top
             assert all(each.loss is None for each in self.study.evaluations if each.rung == top)
             return
         self.runs.append((strategy, self.runs[-1][1] + 1))
@@ -174,7 +174,7 @@ def two_runs(executor: Executor, retries: int) -> Study:
 def test_an_adversary_changes_nothing(seed: int, slots: int, losing: float) -> None:
     calm = two_runs(Adversary(random.Random(0), 1, 0.0), retries=0)
     wild = two_runs(Adversary(random.Random(seed), slots, losing), retries=10**6)
-    assert list(export.canonical(wild.state)) == list(export.canonical(calm.state))
+    assert list(export.canonical(wild.session.state)) == list(export.canonical(calm.session.state))
 
 
 @given(st.integers(0), st.integers(0, 3))

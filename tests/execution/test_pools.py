@@ -70,7 +70,7 @@ def said(place: Place) -> str:
 
 
 def canonical(study: deepband.Study) -> list[str]:
-    return list(export.canonical(study.state))
+    return list(export.canonical(study.session.state))
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def canonical(study: Study) -> list[str]:
-    return list(export.canonical(study.state))
+    return list(export.canonical(study.session.state))
 
 
 def by_x(config: dict[str, Any], budget: float) -> float:
@@ -249,14 +249,16 @@ def test_output_goes_to_capped_files(path: Path) -> None:
     marker = path.with_name("marker")
     with open_study(path, seed=1) as study:
         study.optimize(objective, workers=2)
-        sizes = [file.stat().st_size for file in (study.files / "output").iterdir()]
+        sizes = [file.stat().st_size for file in (study.session.files / "output").iterdir()]
         assert max(sizes) <= 1024 * 1024 + 100
-        large = next(f for f in (study.files / "output").iterdir() if f.stat().st_size > 10**6)
+        large = next(
+            f for f in (study.session.files / "output").iterdir() if f.stat().st_size > 10**6
+        )
         text = large.read_bytes()
         assert text.startswith(b"hello from 9\nstartxxx") or b"startxxx" in text[:100]
         assert b"bytes left out" in text
         assert text.endswith(b"end")
-        small = (study.files / "output" / "0-0-0").read_text()
+        small = (study.session.files / "output" / "0-0-0").read_text()
         assert small == "hello from 1\n"
 
 
@@ -452,8 +454,8 @@ def test_output_that_cannot_be_kept_is_lost_and_nothing_else(path: Path) -> None
         return float(config["x"]) / budget
 
     with open_study(path) as study:
-        (study.files / "output").mkdir(parents=True)
-        (study.files / "output" / "0-0-0").mkdir()
+        (study.session.files / "output").mkdir(parents=True)
+        (study.session.files / "output" / "0-0-0").mkdir()
         study.optimize(objective, workers=2)
         assert canonical(study) == undisturbed()
 
@@ -883,7 +885,7 @@ def test_a_folder_of_jobs_that_is_lost_is_said_in_plain_words(path: Path) -> Non
         return 1.0
 
     with open_study(path) as study:
-        jobs = study.files / "jobs"
+        jobs = study.session.files / "jobs"
         with pytest.raises(StorageError, match="not a folder"):
             study.optimize(objective, workers=1, timeout=60, retries=0)
 

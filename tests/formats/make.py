@@ -34,14 +34,14 @@ def main() -> None:
     place = HERE / f"format_{FORMAT}.sqlite"
     space = {"x": (0.0, 1.0), "kind": ["a", None, 3]}
     with deepband.open_study(place, space=space, max_budget=3, seed=2**70) as study:
-        study.name_objective("train.py:train")
+        study.session.name_objective("train.py:train")
         study.enqueue({"x": 0.25, "kind": None})
         study.add_evaluations({"x": 0.5, "kind": 3}, [(1, 0.5), (3, 0.0)], "a paper")
         study.optimize(train)
         study.deepen("preserving")
         study.optimize(train, max_cost=8)
-        lines = list(jsonl(study.state))
-        rmtree(study.files)
+        lines = list(jsonl(study.session.state))
+        rmtree(study.session.files)
     place.with_suffix(".jsonl").write_text("".join(f"{line}\n" for line in lines))
 
 

@@ -92,7 +92,7 @@ def objective(study: Study, failures: float) -> Objective:
 
     def signed(job: deepband.Job) -> object:
         result = plain(job)
-        return -result if study.maximize and isinstance(result, float) else result
+        return -result if study.session.maximize and isinstance(result, float) else result
 
     return signed
 
@@ -116,10 +116,10 @@ def test_a_study_is_one_trial_a_config(tmp_path: Path, storage: Callable[[Path],
             assert trial.value == each.value
             assert trial.user_attrs["run"] == each.run
             assert trial.user_attrs["origin"] is None
-            complete = each.rung == study.state.schedule.top
+            complete = each.rung == study.session.state.schedule.top
             assert trial.state is (TrialState.COMPLETE if complete else TrialState.PRUNED)
     noted = written.user_attrs
-    assert noted["deepband"] == study.state.created.study
+    assert noted["deepband"] == study.session.state.created.study
     assert (noted["eta"], noted["budgets"], noted["steps"]) == (3, [1, 3, 9], "budget")
     assert noted["strategies"] == [None, "preserving"]
     assert written.direction.name == "MINIMIZE"
@@ -155,7 +155,7 @@ def test_the_name_is_that_of_the_file(tmp_path: Path) -> None:
         assert export(study, InMemoryStorage()).study_name == "mlp.study"
     memory = open_study(space=SPACE)
     made = export(memory, InMemoryStorage())
-    assert made.study_name == f"deepband {memory.state.created.study}"
+    assert made.study_name == f"deepband {memory.session.state.created.study}"
 
 
 def test_failures_and_infinite_losses(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_how_parameters_are_shown() -> None:
         "size": CategoricalDistribution([16, 64, 128]),
     }
     assert written.user_attrs["space"] is None
-    again = import_study(written, space=study.space)
+    again = import_study(written, space=study.session.space)
     assert again.left_out == []
     odd = [[each.config["odd"] for each in one.evaluations] for one in (study, again.study)]
     assert odd[0] == odd[1]
@@ -241,13 +241,13 @@ def test_an_exported_study_comes_back_as_it_was(
     back = import_study(export(study, InMemoryStorage()))
     assert back.left_out == []
     assert back.taken_over == len(study.evaluations)
-    assert list(canonical(back.study.state)) == list(canonical(study.state))
+    assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))
     assert back.study.runs == study.runs
     assert back.study.done
     for one in (study, back.study):
         one.deepen("preserving")
         finish(one, objective(one, failures))
-    assert list(canonical(back.study.state)) == list(canonical(study.state))
+    assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))
 
 
 def test_so_does_one_with_a_level_that_was_filled() -> None:
@@ -256,7 +256,7 @@ def test_so_does_one_with_a_level_that_was_filled() -> None:
     finish(study, objective(study, 0.2))
     back = import_study(export(study, InMemoryStorage()))
     assert back.left_out == []
-    assert list(canonical(back.study.state)) == list(canonical(study.state))
+    assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))
     assert [run.strategy for run in back.study.runs] == [None, "frugal", "discarding"]
     assert [run.cost for run in back.study.runs] == [run.cost for run in study.runs]
 
@@ -267,7 +267,7 @@ def test_it_comes_back_through_files(tmp_path: Path) -> None:
     for wanted in (len(study.evaluations), 0):
         back = import_study(written, tmp_path / "back.study")
         assert (back.taken_over, back.left_out) == (wanted, [])
-        assert list(canonical(back.study.state)) == list(canonical(study.state))
+        assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))
         back.study.close()
     with deepband.open_study(tmp_path / "back.study") as opened:
         assert opened.runs == study.runs
@@ -287,14 +287,14 @@ def test_so_does_any_kind_of_study(settings: dict[str, Any]) -> None:
     study = deepened(STRATEGIES, 0.2, **settings)
     back = import_study(export(study, InMemoryStorage()))
     assert back.left_out == []
-    assert list(canonical(back.study.state)) == list(canonical(study.state))
+    assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))
 
 
 def evaluated(study: Study) -> Counter[str]:
     """Every evaluation by its config, rung and loss, wherever its place is."""
     told = [(each.config, each.rung, each.loss) for each in study.evaluations]
-    ahead = study.state.ahead.results.values()
-    told += [(study.state.configs[t.bracket][t.index], t.rung, t.loss) for t in ahead]
+    ahead = study.session.state.ahead.results.values()
+    told += [(study.session.state.configs[t.bracket][t.index], t.rung, t.loss) for t in ahead]
     return Counter(map(repr, told))
 
 
@@ -316,7 +316,7 @@ def test_a_study_in_the_middle_of_everything_keeps_every_evaluation(seed: int) -
     back = import_study(export(study, InMemoryStorage()))
     assert back.left_out == []
     assert evaluated(back.study) == before
-    assert list(canonical(back.study.state)) == list(canonical(study.state))
+    assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))
     study.deepen("preserving")
     jobs = study.ask_all()
     study.tell_all([(job, noisy(seed)(job)) for job in draw.sample(jobs, len(jobs) // 2)])
@@ -332,7 +332,7 @@ def test_equal_configs_at_two_places_come_back_to_both(budgets: tuple[int, int])
         study.add_evaluation({"x": 0.8}, budget, 0.95 / budget)
     study.optimize(lambda config, budget: config["x"] / 2)
     back = import_study(export(study, InMemoryStorage()))
-    assert list(canonical(back.study.state)) == list(canonical(study.state))
+    assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))
     assert back.left_out == []
     assert back.study.runs == study.runs
 
@@ -367,7 +367,7 @@ def test_trials_that_were_deleted_or_added_in_optuna(tmp_path: Path) -> None:
     assert again.study.done
     missing = [trial.value for trial in written.trials if trial.number == 2]
     found = [each.loss for each in again.study.evaluations if each.loss is not None]
-    assert {told.loss for told in again.study.state.ahead.results.values()} == {0.125}
+    assert {told.loss for told in again.study.session.state.ahead.results.values()} == {0.125}
     assert sorted(found) == sorted(each.loss for each in study.evaluations if each.loss is not None)
     assert missing[0] in found  # the same draw, evaluated again
 
@@ -524,7 +524,7 @@ def test_ranges_that_changed_are_joined() -> None:
                 params={"x": 0.25}, distributions={"x": FloatDistribution(low, high)}, value=0.5
             )
         )
-    space = import_study(given, max_budget=9).study.space
+    space = import_study(given, max_budget=9).study.session.space
     assert space.configspace["x"] == CS.UniformFloatHyperparameter("x", -1, 1)
     given.add_trial(
         create_trial(params={"x": 1}, distributions={"x": IntDistribution(1, 3)}, value=0.5)

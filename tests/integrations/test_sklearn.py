@@ -138,8 +138,8 @@ def test_a_frugal_look_and_its_fill(tmp_path: Path) -> None:
         assert search.n_resources_ == [1, 3, 9]
         assert [run.strategy for run in search.study_.runs] == [None, "frugal", "discarding"]
     fresh = make(max_resources=9).fit(X, y)
-    arrived = search.study_.state.run.arrived
-    assert arrived == fresh.study_.state.run.arrived
+    arrived = search.study_.session.state.run.arrived
+    assert arrived == fresh.study_.session.state.run.arrived
     with pytest.raises(InputError, match="one rung at a time"):
         search.deepen(X, y, strategy="frugal", max_resources=81)
 
@@ -1001,7 +1001,7 @@ def test_only_one_private_name_of_scikit_learn_is_used() -> None:
 
 def test_a_sampler_by_its_name() -> None:
     search = make(sampler="de").fit(X, y)
-    assert search.study_.state.created.sampler == "de"
+    assert search.study_.session.state.created.sampler == "de"
     assert pickle.loads(pickle.dumps(search)).study_.learns
     plain = make().fit(X, y)
     assert len(search.cv_results_["params"]) == len(plain.cv_results_["params"])

@@ -102,7 +102,7 @@ def check_mlflow(study: Study, folder: Path) -> None:
         key = int(run.data.tags["deepband.bracket"]), int(run.data.tags["deepband.index"])
         check_child(client, run, expected[key])
         assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
-        assert run.data.tags["deepband.study.study"] == study.state.created.study
+        assert run.data.tags["deepband.study.study"] == study.session.state.created.study
 
 
 def check_child(client: Any, run: Any, evaluations: list[Evaluation]) -> None:
@@ -341,9 +341,9 @@ def test_work_ahead_is_logged_when_its_run_starts(tmp_path: Path) -> None:
     study = open_study()
     study.observe(MlflowObserver("mlp", tracking_uri=store(tmp_path)))
     study.observe(TensorBoardObserver(tmp_path / "logs"))
-    jobs = study.reserve(list(hyperband.jobs_ahead(study.state)))
+    jobs = study.session.reserve(list(hyperband.jobs_ahead(study.session.state)))
     study.tell_all([(job, {"loss": 0.5, "accuracy": 1}) for job in jobs[::2]])
-    assert max(job.rung for job in jobs[::2]) > study.state.schedule.top
+    assert max(job.rung for job in jobs[::2]) > study.session.state.schedule.top
     study.optimize(train)
     check_mlflow(study, tmp_path)
     study.deepen("efficient")

@@ -20,7 +20,7 @@ def train(config, budget):
 """
 
 
-RUN = ["run", "a.study", "train.py:train", "--max-budget", "9"]
+GIVEN = ["a.study", "train.py:train", "--max-budget", "9"]
 
 
 @pytest.fixture(autouse=True)
@@ -29,13 +29,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("train.py").write_text(TRAIN)
 
 
-def said(*arguments: str) -> str:
-    return CliRunner().invoke(main, [*RUN, *arguments]).output
+def said(command: str, *arguments: str) -> str:
+    return CliRunner().invoke(main, [command, *GIVEN, *arguments]).output
 
 
 def test_the_command_line() -> None:
     call = CliRunner().invoke
-    run = [*RUN, "--deepen", "auto"]
+    run = ["auto-deepen", *GIVEN]
     refused = call(main, run)
     assert refused.exit_code == 2
     assert "give max_budget_limit" in refused.output
@@ -64,23 +64,23 @@ def test_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("name", "limit", "why"),
     [
-        ("--max-budget-limit", "20", "; but 27 is beyond max_budget_limit 20"),
+        ("--max-budget-limit", "20", "; but 27 exceeds max_budget_limit 20"),
         ("--max-cost", "100", "; but all runs up to 27 may cost 450: max_cost is 100"),
     ],
 )
 def test_it_says_which_limit_held(name: str, limit: str, why: str) -> None:
-    output = said("--deepen", "auto", name, limit)
+    output = said("auto-deepen", name, limit)
     assert "\ndeepen at 9: the top rung still brought the best " in output
     assert f"{why}\n" in output
 
 
 def test_it_says_that_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a run, or just when one is done."""
-    automatic = ("--deepen", "auto", "--max-cost", "5000")
+    automatic = ("auto-deepen", "--max-cost", "5000")
     within = said(*automatic, "--max-seconds", "0")
     assert (
         "run 0, max_budget 9: stopped at --max-seconds; run the command again to resume" in within
     )
-    assert "Is a larger budget worth it?" in said()
+    assert "Is a larger budget worth it?" in said("run")
     monkeypatch.setattr(Limits, "out_of_time", lambda limits: True)
     assert "; but time is up: run the command again to resume" in said(*automatic)

@@ -94,7 +94,7 @@ def test_run_deepen_and_run_again(folder: Path) -> None:
     assert "nothing to do" in call(folder, "deepen", "mlp.study", "--to", "27.0")
     assert "run 1, max_budget 27: done" in call(folder, "run", "mlp.study")
     opened = deepband.open_study(folder / "mlp.study")
-    assert opened.objective == "train.py:objective"
+    assert opened.session.state.objective == "train.py:objective"
     assert [run.strategy for run in opened.runs] == [None, "preserving"]
 
 
@@ -208,7 +208,7 @@ def test_a_space_from_a_file(folder: Path) -> None:
         "short.json": {"x": {"range": [0.001, 1.0, "log"]}, "y": ["a", "b"], "z": 3},
         "configspace.json": deepband.open_study(
             space={"x": (0.0, 1.0)}, max_budget=1
-        ).space.description,
+        ).session.space.description,
     }
     for name, space in spaces.items():
         (folder / name).write_text(json.dumps(space))
@@ -323,7 +323,7 @@ def test_the_demo_twice_in_a_row(folder: Path) -> None:
 def test_a_sampler_by_its_name(folder: Path) -> None:
     given = ("train.py:objective", "--max-budget", 9, "--sampler", "de")
     assert "done" in call(folder, "run", "de.study", *given)
-    assert deepband.open_study(folder / "de.study").state.created.sampler == "de"
+    assert deepband.open_study(folder / "de.study").session.state.created.sampler == "de"
     assert "done" in call(folder, "run", "de.study")
 
 

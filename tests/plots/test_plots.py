@@ -68,7 +68,7 @@ def test_brackets_show_every_evaluation_once() -> None:
     places = [place for part in dots for place in np.asarray(part.get_offsets())]
     assert len(places) == len(study.evaluations)
     lines = [part for part in ax.collections if isinstance(part, LineCollection)]
-    promoted = sum(cell.promoted for cell in chart_data.cells(study.state))
+    promoted = sum(cell.promoted for cell in chart_data.cells(study.session.state))
     assert sum(len(part.get_segments()) for part in lines) == promoted
 
 
@@ -86,7 +86,7 @@ def test_the_incumbent_shows_the_rows_of_all_studies() -> None:
     solid = [line for line in ax.lines if line.get_linestyle() == "-"]
     assert len(solid) == 2
     for line, each in zip(solid, (study, other), strict=True):
-        found = chart_data.incumbent(each.state)
+        found = chart_data.incumbent(each.session.state)
         x, y = data(line)
         assert x == [*(step.spent for step in found.steps), found.spent]
         assert y[:-1] == [step.told.loss for step in found.steps]

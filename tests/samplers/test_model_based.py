@@ -233,7 +233,7 @@ def search(name: str, seed: int) -> float:
 
 
 def canonical(study: Study) -> list[str]:
-    return list(export.canonical(study.state))
+    return list(export.canonical(study.session.state))
 
 
 @pytest.mark.parametrize("name", [name for name in NEEDS if name in SAMPLERS])

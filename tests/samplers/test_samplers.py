@@ -53,10 +53,10 @@ def test_a_fresh_and_a_deepened_run_draw_the_same() -> None:
     finish(deepened, noisy(0))
     fresh = open_study(max_budget=243, seed=5)
     finish(fresh, noisy(1))
-    assert deepened._state.configs == fresh._state.configs
+    assert deepened.session.state.configs == fresh.session.state.configs
     sampler = SAMPLERS["uniform"](64)
-    alone = sampler.draw(deepened.space, (), 1, [77], 5)
-    assert alone == [fresh._state.configs[1][77]]
+    alone = sampler.draw(deepened.session.space, (), 1, [77], 5)
+    assert alone == [fresh.session.state.configs[1][77]]
 
 
 def test_uniform_draws_stay_what_they_were() -> None:
@@ -89,5 +89,5 @@ def test_a_sampler_that_draws_badly_is_told_so_and_nothing_is_kept(drawn: Any) -
     study = open_study(sampler=Broken())
     with pytest.raises(DeepbandError, match="'Broken' was asked for 9 configs, each a dict"):
         study.ask()
-    assert study.state.configs[0] == []
-    assert study.state.progress[0].running == set()
+    assert study.session.state.configs[0] == []
+    assert study.session.state.progress[0].running == set()

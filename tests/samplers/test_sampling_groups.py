@@ -56,7 +56,7 @@ def by_x(job: Job) -> float:
 
 
 def canonical(study: Study) -> list[str]:
-    return list(export.canonical(study.state))
+    return list(export.canonical(study.session.state))
 
 
 def played(case: Case, order: random.Random | None = None) -> tuple[Study, Remembering]:
@@ -76,7 +76,7 @@ def played(case: Case, order: random.Random | None = None) -> tuple[Study, Remem
 def test_a_group_sees_what_the_definition_says(case: Case) -> None:
     study, sampler = played(case)
     told = {key_of(each): each for each in study.evaluations}
-    full = [run for run in study.state.runs if not run.frugal]  # a frugal one draws nothing
+    full = [run for run in study.session.state.runs if not run.frugal]  # a frugal one draws nothing
     for bracket, indices, shown in sampler.asked:
         assert len({index // GROUP for index in indices}) == 1
         drawn_in = next(
@@ -140,10 +140,10 @@ def test_what_is_not_drawn_cannot_be_told() -> None:
     for place in [(0, GROUP, 0), (1, 0, 1)]:
         with pytest.raises(JobError, match="its config is not drawn yet: ask for it first"):
             study.tell(Job(*place, 1, {}), 1.0)
-        assert study.reserve([place]) == []
+        assert study.session.reserve([place]) == []
         with pytest.raises(JobError):
             study.release(Job(*place, 1, {}))
-    assert not study.reserve([(0, 100, 0)])  # of the next run
+    assert not study.session.reserve([(0, 100, 0)])  # of the next run
     study.tell_all([(job, 1.0) for job in jobs])
 
 
@@ -176,7 +176,7 @@ def test_configs_of_the_users_own_take_their_places() -> None:
     again = study.copy()
     finish(again, by_x)
     assert again.done
-    assert again.state.configs[1][0] == {"x": 0.5}
+    assert again.session.state.configs[1][0] == {"x": 0.5}
 
 
 @given(st.integers(0), st.integers(1, 32), st.sampled_from([0.0, 0.2, 0.6]))
@@ -222,10 +222,10 @@ def test_interrupted_or_not(tmp_path: Path, strategy: StrategyName) -> None:
 
 def test_the_size_of_groups_is_stored(tmp_path: Path) -> None:
     with open_study(storage=tmp_path / "a.study", sampler=Remembering()) as study:
-        assert study.group == GROUP
-        assert study.state.created.chunk == GROUP
-    assert open_study().group is None
-    assert open_study().state.created.chunk == 64
+        assert study.session.group == GROUP
+        assert study.session.state.created.chunk == GROUP
+    assert open_study().session.group is None
+    assert open_study().session.state.created.chunk == 64
 
 
 def test_first_failures_are_at_most_a_group() -> None:

@@ -150,7 +150,7 @@ def test_samplers_take_choices_of_any_type(sampler: SamplerName) -> None:
         study.tell(job, job.config["y"])
     drawn = {position(ODD, each.config["x"]) for each in study.evaluations}
     assert drawn <= set(range(len(ODD)))
-    axis = chart_data.axes(study.state)[0]
+    axis = chart_data.axes(study.session.state)[0]
     assert [axis.position(choice) for choice in ODD] == [
         (place + 0.5) / len(ODD) for place in range(len(ODD))
     ]

@@ -48,7 +48,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def folders(study: Study) -> set[tuple[int, int, int]]:
-    return set(study.checkpoints.kept())
+    return set(study.session.checkpoints.kept())
 
 
 def newest(study: Study) -> set[tuple[int, int, int]]:
@@ -69,7 +69,7 @@ def test_training_goes_on_from_the_rung_below(path: Path, stored: bool) -> None:
     assert [run.trained for run in study.runs] == [run.cost_resumed for run in study.runs]
     assert folders(study) == newest(study)
     study.close()
-    assert study.checkpoints.folder.exists() == stored
+    assert study.session.checkpoints.folder.exists() == stored
 
 
 def test_an_objective_that_saves_nothing_leaves_nothing(path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_damaged_checkpoint_is_not_trained_on(
         study.optimize(train)
         best = study.best_at()
         key = (best.bracket, best.index, best.rung)
-        damage(study.checkpoints.path(key))
+        damage(study.session.checkpoints.path(key))
         study.deepen("discarding")
         study.optimize(train)
         went_on = [
@@ -157,7 +157,7 @@ def test_an_interrupted_attempt_finds_what_it_had_saved(path: Path) -> None:
     with open_study(path) as study:
         study.optimize(objective, max_cost=1)
         assert attempts == [None, "attempt 1", "attempt 1", "attempt 3"]
-        assert not list(study.checkpoints.folder.rglob("*.partial"))
+        assert not list(study.session.checkpoints.folder.rglob("*.partial"))
 
 
 def test_a_sealed_folder_without_a_result_is_only_partial(path: Path) -> None:
@@ -165,11 +165,11 @@ def test_a_sealed_folder_without_a_result_is_only_partial(path: Path) -> None:
     with open_study(path) as study:
         job = study.ask()
         assert job is not None
-        folder, _ = study.checkpoints.begin(job.key)
+        folder, _ = study.session.checkpoints.begin(job.key)
         (folder / "deep").mkdir()
         (folder / "deep" / "state").write_text("1")
         assert seal(folder)
-        study.checkpoints.accept(job.key, folder.name)
+        study.session.checkpoints.accept(job.key, folder.name)
     found: list[Path | None] = []
 
     def objective(config: dict[str, Any], budget: float, context: Context) -> float:
@@ -255,7 +255,7 @@ def test_keeping_none_costs_no_result(path: Path, workers: int) -> None:
         study.deepen("efficient")
         study.optimize(train, workers=workers, retries=0)
         assert [each.error for each in study.evaluations if each.error] == []
-        assert [file.name for file in study.checkpoints.folder.rglob("*")] == ["attempts"]
+        assert [file.name for file in study.session.checkpoints.folder.rglob("*")] == ["attempts"]
 
 
 def replace_by_a_link(folder: Path, outside: Path) -> None:
@@ -324,15 +324,18 @@ def test_an_attempt_that_was_given_up_writes_into_no_other(path: Path) -> None:
         study.optimize(objective, executor=pool, timeout=0.5, retries=1)
         assert hung.is_set()
         assert written.is_set()
-        states = [study.checkpoints.path(key) / "state" for key in study.checkpoints.kept()]
+        states = [
+            study.session.checkpoints.path(key) / "state"
+            for key in study.session.checkpoints.kept()
+        ]
         assert [state.read_text() for state in states] == ["second"]
-        assert all(map(study.checkpoints.is_whole, study.checkpoints.kept()))
+        assert all(map(study.session.checkpoints.is_whole, study.session.checkpoints.kept()))
 
 
 def test_other_folders_beside_checkpoints_are_left_alone(path: Path) -> None:
     with open_study(path) as study:
         study.optimize(train)
-        notes = study.checkpoints.folder / "notes" / "of mine"
+        notes = study.session.checkpoints.folder / "notes" / "of mine"
         notes.mkdir(parents=True)
         (notes / "1.json").write_text("{}")
         (notes / "1").mkdir()
@@ -351,22 +354,26 @@ def test_work_ahead_leaves_no_folder_that_nobody_wants(path: Path) -> None:
 
     with open_study(path, max_budget=3) as study:
         study.optimize(objective, workers=3, ahead=True)
-        left = {each.name.partition(".")[0] for each in study.checkpoints.attempts.iterdir()}
+        left = {
+            each.name.partition(".")[0] for each in study.session.checkpoints.attempts.iterdir()
+        }
         # A job that ended as the run did: its result waits for the next call.
-        assert left <= {"-".join(map(str, each.job.key)) for each in Outbox(study.files).waiting()}
+        assert left <= {
+            "-".join(map(str, each.job.key)) for each in Outbox(study.session.files).waiting()
+        }
 
 
 def test_an_interrupted_attempt_is_swept_when_its_job_is_done(path: Path) -> None:
     with open_study(path) as study:
         job = study.ask()
         assert job is not None
-        folder, _ = study.checkpoints.begin(job.key)
+        folder, _ = study.session.checkpoints.begin(job.key)
         (folder / "half").write_text("half")
     with open_study(path) as study:
         study.tell(study.ask_all()[0], 1.0)
         assert folder.exists()
         study.optimize(train)
-        assert list(study.checkpoints.attempts.iterdir()) == []
+        assert list(study.session.checkpoints.attempts.iterdir()) == []
 
 
 @pytest.mark.parametrize("place", ["checkpoints", "checkpoints/STUDY", "attempts", "0", "0/0"])
@@ -374,7 +381,7 @@ def test_nothing_behind_a_link_is_touched(path: Path, place: str) -> None:
     """A study from somebody else may have links where folders should be."""
     with open_study(path) as study:
         study.optimize(train, max_cost=3)
-        top = study.checkpoints.folder
+        top = study.session.checkpoints.folder
         named = {"checkpoints": top.parent, "checkpoints/STUDY": top}
         linked = named.get(place, top / place)
     outside = path.with_name("outside")
@@ -388,34 +395,34 @@ def test_nothing_behind_a_link_is_touched(path: Path, place: str) -> None:
     with open_study(path) as study, contextlib.suppress(StorageError):
         study.optimize(train)
     with open_study(path) as study, contextlib.suppress(StorageError):
-        for key in list(study.checkpoints.kept()):
-            study.checkpoints.discard(key)
+        for key in list(study.session.checkpoints.kept()):
+            study.session.checkpoints.discard(key)
     assert sorted(outside.rglob("*")) == before
 
 
 def test_a_manifest_that_never_ends_is_not_read(path: Path) -> None:
     with open_study(path) as study:
         study.optimize(train)
-        for key in list(study.checkpoints.kept()):
-            manifest = study.checkpoints.path(key).with_suffix(".json")
+        for key in list(study.session.checkpoints.kept()):
+            manifest = study.session.checkpoints.path(key).with_suffix(".json")
             manifest.unlink()
             os.mkfifo(manifest)
-            assert not study.checkpoints.is_whole(key)
+            assert not study.session.checkpoints.is_whole(key)
 
 
 def test_a_crash_between_the_two_renames_costs_no_checkpoint(path: Path) -> None:
     with open_study(path) as study:
         job = study.ask()
         assert job is not None
-        folder, _ = study.checkpoints.begin(job.key)
+        folder, _ = study.session.checkpoints.begin(job.key)
         (folder / "state").write_text("1")
         assert seal(folder)
-        study.checkpoints.path(job.key).parent.mkdir(parents=True)
-        folder.rename(study.checkpoints.path(job.key))
-        study.checkpoints.accept(job.key, folder.name)
-        assert study.checkpoints.is_whole(job.key)
-        study.checkpoints.accept(job.key, folder.name)
-        assert study.checkpoints.is_whole(job.key)
+        study.session.checkpoints.path(job.key).parent.mkdir(parents=True)
+        folder.rename(study.session.checkpoints.path(job.key))
+        study.session.checkpoints.accept(job.key, folder.name)
+        assert study.session.checkpoints.is_whole(job.key)
+        study.session.checkpoints.accept(job.key, folder.name)
+        assert study.session.checkpoints.is_whole(job.key)
 
 
 def test_what_a_killed_driver_had_no_time_to_prune_is_pruned_by_the_next(path: Path) -> None:
@@ -424,12 +431,12 @@ def test_what_a_killed_driver_had_no_time_to_prune_is_pruned_by_the_next(path: P
         study.optimize(train)
         best = next(each for each in study.evaluations if each.rung > each.bracket)
         key = (best.bracket, best.index, best.rung)
-        lower = study.checkpoints.path((*key[:2], best.rung - 1))
-        shutil.copytree(study.checkpoints.path(key), lower)
-        study.checkpoints.path(key).with_suffix(".json").rename(lower.with_suffix(".json"))
-        assert seal(study.checkpoints.path(key))
-        job = Job(*key, best.budget, best.config, study.state.created.study)
-        outbox = Outbox(study.files)
+        lower = study.session.checkpoints.path((*key[:2], best.rung - 1))
+        shutil.copytree(study.session.checkpoints.path(key), lower)
+        study.session.checkpoints.path(key).with_suffix(".json").rename(lower.with_suffix(".json"))
+        assert seal(study.session.checkpoints.path(key))
+        job = Job(*key, best.budget, best.config, study.session.state.created.study)
+        outbox = Outbox(study.session.files)
         outbox.make()
         with outbox.hold(key, "abcd", None):
             outbox.put(Attempt(job, best.loss), "abcd")
@@ -446,9 +453,9 @@ def test_what_an_interrupted_attempt_saved_is_no_link(path: Path) -> None:
     with open_study(path) as study:
         job = study.ask()
         assert job is not None
-        folder, _ = study.checkpoints.begin(job.key)
+        folder, _ = study.session.checkpoints.begin(job.key)
         folder.with_name("0-0-0.partial").symlink_to(outside)
-        _, partial = study.checkpoints.begin(job.key)
+        _, partial = study.session.checkpoints.begin(job.key)
         assert partial is None
 
 
@@ -458,8 +465,8 @@ def test_a_saved_study_takes_nothing_along_from_behind_links(path: Path) -> None
     (outside / "secret").write_text("secret")
     with open_study(path) as study:
         study.optimize(train)
-        (study.checkpoints.folder / "7").symlink_to(outside)
+        (study.session.checkpoints.folder / "7").symlink_to(outside)
         study.save_as(path.with_name("b.study"))
-        copied = study.checkpoints.folder
+        copied = study.session.checkpoints.folder
         assert set(folders(study)) == newest(study)
         assert (copied / "7").is_symlink()

@@ -41,7 +41,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     space = {"x": (0.0, 1.0), "kind": ["a", None, 3, "ü" * 40]}
     versions = []
     with deepband.open_study(place, space=space, max_budget=27, seed=5) as study:
-        study.name_objective("train.py:train")
+        study.session.name_objective("train.py:train")
         study.enqueue({"x": 0.25, "kind": None})
         study.add_evaluations({"x": 0.5, "kind": 3}, [(1, 0.5), (3, 0.0)], "a paper")
         for jobs in iter(study.ask_all, []):
@@ -49,7 +49,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
             versions.append(place.read_bytes())
         study.deepen("preserving")
         study.tell_all([(job, result(job)) for job in study.ask_all()[::2]])
-        held = list(jsonl(study.state))
+        held = list(jsonl(study.session.state))
     return Whole([*versions[-2:], place.read_bytes()], held)
 
 
@@ -138,7 +138,7 @@ def read_and_write(whole: Whole, damaged: bytes, place: Path) -> str:
         assert place.read_bytes() == damaged
         return "not read"
     with study:
-        assert list(jsonl(study.state)) == whole.held
+        assert list(jsonl(study.session.state)) == whole.held
         job, refusal = attempt(lambda: write(study))
     if job is None:
         assert str(place) in refusal
@@ -170,7 +170,7 @@ def check_whole(whole: Whole, place: Path, job: deepband.Job) -> None:
     with deepband.open_study(place) as study:
         lines = {
             (e.bracket, e.index, e.rung): line
-            for e, line in zip(study.evaluations, jsonl(study.state), strict=True)
+            for e, line in zip(study.evaluations, jsonl(study.session.state), strict=True)
         }
         assert lines.pop(job.key)
         assert list(lines.values()) == whole.held
@@ -216,7 +216,7 @@ def test_the_doctor_checks_the_file(whole: Whole, tmp_path: Path) -> None:
     place.write_bytes(whole.versions[-1])
     assert doctor(place)["study"] == "whole"
     with deepband.open_study(place) as study:  # also while a driver runs
-        study.lock()
+        study.session.lock()
         assert doctor(place)["problems"] == []
 
 

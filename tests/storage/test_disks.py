@@ -91,7 +91,7 @@ class Bed:
         check_repetitions(copy.ledger, "ran", self.excused)
         check_order(copy.ledger)
         check_folder(copy)
-        check_checkpoints(study.checkpoints)
+        check_checkpoints(study.session.checkpoints)
 
 
 @contextmanager
@@ -254,7 +254,7 @@ def test_a_job_that_cannot_be_held_is_no_verdict(tmp_path: Path) -> None:
         copy = deepband.open_study(patient.copy(tmp_path / "copy").study)
     alone = deepband.open_study(space=SPACE, max_budget=9, seed=11)
     alone.optimize(lambda config, budget: config["x"] / budget)
-    assert list(export.canonical(copy.state)) == list(export.canonical(alone.state))
+    assert list(export.canonical(copy.session.state)) == list(export.canonical(alone.session.state))
 
 
 @pytest.mark.heavy

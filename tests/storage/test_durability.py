@@ -166,7 +166,9 @@ def test_choices_come_back_with_the_types_that_they_had(path: Path) -> None:
         drawn = [each.config for each in study.evaluations]
     with make(path, space=None) as study:
         assert repr([each.config for each in study.evaluations]) == repr(drawn)
-        assert repr(study.space.description["hyperparameters"][0]["choices"]) == repr(choices)
+        assert repr(study.session.space.description["hyperparameters"][0]["choices"]) == repr(
+            choices
+        )
     with make(path, space=space) as study:
         study.deepen()
         finish(study, noisy(0))
@@ -229,8 +231,8 @@ def test_a_child_of_a_dead_driver_does_not_hold_the_study(path: Path) -> None:
 def test_a_study_that_nobody_closes_lets_go_of_its_file(path: Path) -> None:
     study = make(path)
     assert study.ask() is not None
-    assert isinstance(study.storage, SqliteStorage)
-    connection = study.storage._connection
+    assert isinstance(study.session.storage, SqliteStorage)
+    connection = study.session.storage._connection
     assert connection is not None
     del study
     gc.collect()
@@ -691,6 +693,6 @@ assert told == [], told
 def test_opening_a_study_runs_no_code(path: Path, tmp_path: Path) -> None:
     (tmp_path / "hostile_train.py").write_text("raise SystemExit('the objective was imported')\n")
     with make(path) as study:
-        study.name_objective("hostile_train.py:train")
+        study.session.name_objective("hostile_train.py:train")
         finish(study, noisy(0))
     subprocess.run([sys.executable, "-c", OPEN, str(path)], cwd=tmp_path, check=True)

@@ -7,7 +7,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +74,12 @@ def test_a_run_whose_file_is_lost_keeps_its_results(path: Path, tmp_path: Path, 
             study.optimize(losing(path, lose, after=5))
         assert len(study.evaluations) == 6  # the sixth came when the file was gone
         assert study.best is not None
-        assert len(list(jsonl(study.state))) == 6
+        assert len(list(jsonl(study.session.state))) == 6
         assert study.copy().evaluations == study.evaluations
         with pytest.raises(GoneError):
             study.ask()
         study.save_as(tmp_path / "saved.study")
-        assert study.name == "saved.study"
+        assert study.session.name == "saved.study"
         study.optimize(lambda config, budget: config["x"])
     with make(tmp_path / "straight.study") as straight:
         straight.optimize(lambda config, budget: config["x"])
@@ -94,14 +94,16 @@ def test_results_of_workers_are_kept_when_the_folder_is_moved(path: Path, tmp_pa
     study = make(path)
     recorded: list[int] = []
 
-    def note() -> None:
-        recorded.append(len(study.evaluations))
-        if len(recorded) == 3:
-            move_the_folder(path)
+    class Mover:
+        def observe(self, facts: Sequence[Fact]) -> None:
+            recorded.extend(0 for fact in facts if isinstance(fact, JobFinished))
+            if len(recorded) == 3:
+                move_the_folder(path)
 
+    study.observe(Mover())
     with pytest.raises(GoneError):
-        study.optimize(lambda config, budget: config["x"], workers=2, on_record=note)
-    assert len(study.evaluations) >= recorded[-1]
+        study.optimize(lambda config, budget: config["x"], workers=2)
+    assert len(study.evaluations) >= len(recorded)
     study.save_as(tmp_path / "saved.study")
     study.optimize(lambda config, budget: config["x"], workers=2)
     assert study.done
@@ -162,18 +164,18 @@ def test_a_file_that_went_on_while_it_was_away_is_not_overwritten(path: Path) ->
 def test_what_does_not_bring_results_changes_nothing_when_the_file_is_gone(path: Path) -> None:
     with make(path) as study:
         finish(study, noisy(1))
-        before = list(jsonl(study.state))
+        before = list(jsonl(study.session.state))
         path.unlink()
         for action in (
             lambda: study.deepen("efficient"),
             lambda: study.enqueue({"x": 0.5}),
-            lambda: study.name_objective("train.py:train"),
+            lambda: study.session.name_objective("train.py:train"),
         ):
             with pytest.raises(GoneError):
                 action()
-        assert list(jsonl(study.state)) == before
+        assert list(jsonl(study.session.state)) == before
         assert len(study.runs) == 1
-        assert study.objective is None
+        assert study.session.state.objective is None
         assert not path.exists()
 
 
@@ -219,7 +221,7 @@ def test_observers_learn_what_was_saved_elsewhere(path: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("strategies", [["preserving"], ["frugal", "discarding"], ["efficient"]])
 def test_a_study_in_memory_becomes_a_file(tmp_path: Path, strategies: list[StrategyName]) -> None:
     with deepband.open_study(space={"x": (0.0, 1.0), "y": ["a", None]}, max_budget=9) as study:
-        study.name_objective("train.py:train")
+        study.session.name_objective("train.py:train")
         study.enqueue({"x": 0.5, "y": None})
         study.add_evaluations({"x": 0.25, "y": "a"}, [(1, 0.5), (3, 0.25)], "a paper")
         finish(study, noisy(1, failures=0.3), random.Random(1))
@@ -229,21 +231,21 @@ def test_a_study_in_memory_becomes_a_file(tmp_path: Path, strategies: list[Strat
             study.tell_all([(job, noisy(1)(job)) for job in jobs[::2]])
             study.retry_failed()
             for job in jobs:
-                if study.expects(job):
+                if study.session.expects(job):
                     study.release(job)
             if strategy != strategies[-1]:
                 finish(study, noisy(1))
         study.optimize(lambda config, budget: config["x"], workers=2, ahead=True, max_cost=20)
-        before, runs = list(jsonl(study.state)), study.runs
+        before, runs = list(jsonl(study.session.state)), study.runs
         study.save_as(tmp_path / "a.study")
-        assert study.persistent
+        assert study.session.persistent
         finish(study, noisy(2))
-        after = list(jsonl(study.state))
+        after = list(jsonl(study.session.state))
     with deepband.open_study(tmp_path / "a.study") as saved:
-        assert list(jsonl(saved.state)) == after
+        assert list(jsonl(saved.session.state)) == after
         assert set(before) <= set(after)
         assert saved.runs[:-1] == runs[:-1]
-        assert saved.objective == "train.py:train"
+        assert saved.session.state.objective == "train.py:train"
 
 
 def test_checkpoints_come_along(tmp_path: Path) -> None:
@@ -278,7 +280,7 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
             study.save_as(taken)
         with pytest.raises(StorageError, match="does not exist"):
             study.save_as(tmp_path / "no" / "folder.study")
-        assert not study.persistent
+        assert not study.session.persistent
         finish(study, noisy(1))
     assert taken.read_bytes() == before
 
@@ -325,7 +327,7 @@ def test_the_command_saves_what_is_in_memory(tmp_path: Path, whole_folder: bool)
     assert f"deepband run {saved}" in done.stderr
     with deepband.open_study(saved) as study:
         assert len(study.evaluations) == 5
-        assert study.objective == "train.py:train"
+        assert study.session.state.objective == "train.py:train"
     command[-1] = str(saved)
     again = subprocess.run(command, cwd=tmp_path, check=False)
     assert again.returncode == 0

@@ -123,7 +123,7 @@ def place_of(study: Path, path: str) -> Path:
 
 
 def id_of(study: Path) -> str:
-    return deepband.open_study(study).state.created.study
+    return deepband.open_study(study).session.state.created.study
 
 
 def checkpoints_of(study: Path) -> Path:
@@ -216,7 +216,7 @@ def whole(place: Path, commands: Commands) -> Path:
     assert ended.code == 0, ended
     with deepband.open_study(study) as opened:
         assert len(opened.evaluations) == 2
-        assert (opened.files / "output" / "0-0-0").exists()
+        assert (opened.session.files / "output" / "0-0-0").exists()
     return study
 
 
@@ -415,7 +415,7 @@ def test_who_holds_a_study_is_told_whatever_the_file_says(
 ) -> None:
     outside = odd_files.make_outside(tmp_path / "outside")
     with deepband.open_study(study) as opened:
-        opened.lock()
+        opened.session.lock()
         put(Case(("driver.json",), kind, ANY_FILE[kind]), study, outside)
         ended = commands.run("run", str(study), "train.py:train")
     assert (ended.code, ended.trace) == (75, "")

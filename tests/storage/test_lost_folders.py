@@ -45,7 +45,7 @@ RUN: dict[str, Callable[[], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", ["jobs", "outbox", "output", ""])
 def test_a_run_goes_on_when_a_folder_is_removed(how: str, name: str, tmp_path: Path) -> None:
     with deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=9) as study:
-        gone = study.files / name
+        gone = study.session.files / name
         objective = spoiling(lambda: shutil.rmtree(gone, ignore_errors=True), tmp_path)
         study.optimize(objective, **RUN[how](), retries=3)
         assert study.done

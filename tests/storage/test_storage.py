@@ -38,6 +38,7 @@ from deepband.space.search_space import Space
 from deepband.storage import MemoryStorage, SqliteStorage, Storage, state_of
 from deepband.storage.checkpoints import read_keep
 from deepband.storage.schema import FORMAT
+from deepband.study.session import Session
 from deepband.study.study import Study
 from driving import finish, noisy
 from older import WRITTEN, held_by, make_format_2
@@ -113,12 +114,8 @@ class TestEveryStorage:
         storage = make()
         storage.lock()
         storage.append(FACTS[:2])
-        study = Study(
-            storage,
-            State(storage.load()),
-            ConfigSource(CREATED, SPACE, Uniform(64)),
-            read_keep("newest"),
-        )
+        source = ConfigSource(CREATED, SPACE, Uniform(64))
+        study = Study(Session(storage, State(storage.load()), source, read_keep("newest")))
         objective = noisy(3, failures=0.2)
         finish(study, objective, random.Random(0))
         study.deepen("discarding")
@@ -126,7 +123,7 @@ class TestEveryStorage:
         study.deepen("efficient", to=243)
         jobs = study.ask_all()
         study.tell_all([(job, objective(job)) for job in jobs[::2]])
-        assert same(State(make().load()), study.state)
+        assert same(State(make().load()), study.session.state)
 
     def test_closing_twice_does_nothing(self, make: Make) -> None:
         storage = make()
@@ -315,7 +312,7 @@ def format_of(place: Path) -> int:
 
 def as_exported_then(study: Study, held: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The evaluations of a study, without what the export of that time did not have."""
-    lines = [json.loads(line) for line in jsonl(study.state)]
+    lines = [json.loads(line) for line in jsonl(study.session.state)]
     return [{name: line[name] for name in held[0]} for line in lines]
 
 
@@ -355,10 +352,10 @@ def test_a_file_of_every_format_holds_what_it_held(tmp_path: Path, written: Path
     for _ in range(2):  # as it was written, then in the current format
         with deepband.open_study(place) as study:
             assert as_exported_then(study, held) == held
-            assert study.objective == "train.py:train"
-            assert study.state.origins == own
+            assert study.session.state.objective == "train.py:train"
+            assert study.session.state.origins == own
             assert {each.origin for each in study.evaluations} <= {None, "a paper"}
-            study.lock()
+            study.session.lock()
 
 
 @pytest.mark.parametrize("written", WRITTEN, ids=lambda written: written.stem)
@@ -368,7 +365,7 @@ def test_an_older_file_gets_checksums_when_it_is_first_written_to(
     place = tmp_path / "a.study"
     shutil.copy(written, place)
     with deepband.open_study(place) as study:
-        study.lock()
+        study.session.lock()
     with closing(sqlite3.connect(place)) as connection:
         connection.execute("UPDATE evaluations SET loss = 7 WHERE loss IS NOT NULL")
         connection.commit()
@@ -386,7 +383,7 @@ def test_an_older_file_that_is_damaged_gets_no_checksums(tmp_path: Path, damage:
         connection.commit()
     before = place.read_bytes()
     with pytest.raises(deepband.StorageError, match="damaged"):
-        study.lock()
+        study.session.lock()
     assert place.read_bytes() == before
 
 

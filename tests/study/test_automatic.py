@@ -1,4 +1,4 @@
-"""`optimize(deepen="auto")`: goes on by itself, stops, and goes on with what it had decided."""
+"""`auto_deepen`: it deepens, it stops, and it continues with what it had decided."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Train = Callable[[dict[str, Any], float], float]
 
 def tuned(objective: Train = settling, **settings: Any) -> Study:
     study = open_study()
-    study.optimize(objective, deepen="auto", **settings)
+    study.auto_deepen(objective, **settings)
     return study
 
 
@@ -55,7 +55,7 @@ def test_the_cost_of_all_runs_stays_within_its_limit() -> None:
     study.optimize(falling)
     price = study.quote("preserving").cost
     for max_cost, runs in [(price.spent + price.high - 1, 1), (price.spent + price.high, 2)]:
-        study.optimize(falling, deepen="auto", max_cost=float(max_cost))
+        study.auto_deepen(falling, max_cost=float(max_cost))
         assert len(study.runs) == runs
         assert study.done
         assert sum(run.cost for run in study.runs) <= max_cost
@@ -73,7 +73,7 @@ def test_repeating_a_finished_call_does_nothing(tmp_path: Path) -> None:
     sizes = []
     for _ in range(3):
         with deepband.open_study(path, space=SPACE, max_budget=9) as study:
-            study.optimize(settling, deepen="auto", max_cost=3000)
+            study.auto_deepen(settling, max_cost=3000)
             sizes.append((len(study.runs), len(study.evaluations)))
     assert len(set(sizes)) == 1
     assert sizes[0][0] == 3
@@ -98,14 +98,14 @@ def test_an_interrupted_call_goes_on_with_what_it_had_decided(
     n: int, stored: bool, tmp_path: Path
 ) -> None:
     storage = tmp_path / "a.study" if stored else ":memory:"
-    limits: dict[str, Any] = {"deepen": "auto", "max_cost": 3000}
+    limits: dict[str, Any] = {"max_cost": 3000}
     study = deepband.open_study(storage, space=SPACE, max_budget=9)
     with pytest.raises(KeyboardInterrupt):
-        study.optimize(Stopping(n), **limits)
+        study.auto_deepen(Stopping(n), **limits)
     if stored:
         study.close()
         study = deepband.open_study(storage)
-    study.optimize(settling, **limits)
+    study.auto_deepen(settling, **limits)
     assert told(study) == told(tuned(max_cost=3000))
     study.close()
 
@@ -113,20 +113,20 @@ def test_an_interrupted_call_goes_on_with_what_it_had_decided(
 def test_calls_that_stop_by_the_clock_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the time is over just as a run is done: nothing is deepened then."""
     study = open_study()
-    study.optimize(settling, deepen="auto", max_budget_limit=729, max_seconds=0)
+    study.auto_deepen(settling, max_budget_limit=729, max_seconds=0)
     assert study.evaluations == []
     with monkeypatch.context() as patched:
         patched.setattr(Limits, "out_of_time", lambda limits: study.done)
-        study.optimize(settling, deepen="auto", max_budget_limit=729)
+        study.auto_deepen(settling, max_budget_limit=729)
     assert (len(study.runs), study.done) == (1, True)
-    study.optimize(settling, deepen="auto", max_budget_limit=729)
+    study.auto_deepen(settling, max_budget_limit=729)
     assert told(study) == told(tuned(max_budget_limit=729))
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_processes_come_to_the_same(workers: int, tmp_path: Path) -> None:
     with deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=9) as study:
-        study.optimize(settling, workers=workers, deepen="auto", max_budget_limit=27)
+        study.auto_deepen(settling, workers=workers, max_budget_limit=27)
         assert told(study) == told(tuned(max_budget_limit=27))
 
 
@@ -142,7 +142,7 @@ def test_other_executors_come_to_the_same() -> None:
 
 def test_a_sampler_that_learns_may_be_deepened_so() -> None:
     study = open_study(sampler="de")
-    study.optimize(settling, deepen="auto", max_budget_limit=27)
+    study.auto_deepen(settling, max_budget_limit=27)
     assert study.max_budget == 27
 
 
@@ -155,14 +155,14 @@ def test_failures_of_later_runs_are_verdicts() -> None:
         return falling(config, budget)
 
     study = open_study()
-    study.optimize(train, deepen="auto", max_budget_limit=729)
+    study.auto_deepen(train, max_budget_limit=729)
     assert [run.max_budget for run in study.runs] == [9, 27]
     assert study.advice().reason == "nobody has a finite loss on the top rung"
 
     begun = open_study()
     begun.optimize(falling)
     with pytest.raises(ObjectiveError):
-        begun.optimize(lambda config, budget: 1 / 0, deepen="auto", max_budget_limit=729)
+        begun.auto_deepen(lambda config, budget: 1 / 0, max_budget_limit=729)
 
 
 def test_everything_failed() -> None:
@@ -170,55 +170,42 @@ def test_everything_failed() -> None:
         raise RuntimeError("always")
 
     study = open_study()
-    study.optimize(train, deepen="auto", max_budget_limit=81, first_failures=0)
+    study.auto_deepen(train, max_budget_limit=81, first_failures=0)
     assert len(study.runs) == 1
 
 
 @pytest.mark.parametrize(
     ("given", "kind", "message"),
     [
-        ({"deepen": "auto"}, InputError, "give max_budget_limit"),
-        ({"deepen": "always"}, UnknownNameError, "'auto'"),
+        ({}, InputError, "give max_budget_limit"),
+        ({"max_cost": 0}, BudgetError, "max_cost is 0"),
+        ({"max_cost": -5}, BudgetError, "max_cost is -5: it must be greater"),
+        ({"max_cost": float("nan")}, BudgetError, "max_cost is nan"),
+        ({"max_budget_limit": -1}, BudgetError, "max_budget_limit is -1"),
         (
-            {"deepen": "preserving", "max_budget_limit": 81},
-            InputError,
-            "takes only 'auto': give deepen='auto', and strategy='preserving' beside it",
-        ),
-        ({"deepen": "auto", "max_cost": 0}, BudgetError, "max_cost is 0"),
-        ({"deepen": "auto", "max_cost": -5}, BudgetError, "max_cost is -5: it must be greater"),
-        ({"deepen": "auto", "max_cost": float("nan")}, BudgetError, "max_cost is nan"),
-        ({"deepen": "auto", "max_budget_limit": -1}, BudgetError, "max_budget_limit is -1"),
-        (
-            {"deepen": "auto", "max_budget_limit": 3},
+            {"max_budget_limit": 3},
             BudgetError,
-            "at 9 already. Give that or more, or begin a study with a",
+            "already at 9. Give that or more, or start a study with a",
         ),
-        ({"deepen": "auto", "max_cost": 77}, InputError, "cost up to 78: give that or more"),
-        ({"max_budget_limit": 81}, InputError, "max_budget_limit is for deepen='auto'"),
-        ({"strategy": "efficient"}, InputError, "strategy is for deepen='auto'"),
+        ({"max_cost": 77}, InputError, "cost up to 78: give that or more"),
         (
-            {"deepen": "auto", "max_cost": 500, "strategy": "lazy"},
+            {"max_cost": 500, "strategy": "lazy"},
             UnknownNameError,
             "no strategy 'lazy'",
-        ),
-        (
-            {"deepen": "auto", "max_cost": 500, "ahead": True},
-            InputError,
-            "leave ahead out",
         ),
     ],
 )
 def test_what_is_refused(given: dict[str, Any], kind: type[Exception], message: str) -> None:
     study = open_study()
     with pytest.raises(kind, match=message):
-        study.optimize(settling, **given)
+        study.auto_deepen(settling, **given)
     assert study.evaluations == []
 
 
 def test_a_finished_study_beyond_the_cost_is_left_alone() -> None:
     study = open_study()
     study.optimize(falling)
-    study.optimize(falling, deepen="auto", max_cost=10)
+    study.auto_deepen(falling, max_cost=10)
     assert len(study.runs) == 1
 
 
@@ -226,7 +213,7 @@ def test_after_a_frugal_run_it_goes_up() -> None:
     study = open_study()
     study.optimize(falling)
     study.deepen("frugal")
-    study.optimize(falling, deepen="auto", max_budget_limit=81)
+    study.auto_deepen(falling, max_budget_limit=81)
     assert [run.max_budget for run in study.runs] == [9, 27, 81]
     assert [run.strategy for run in study.runs] == [None, "frugal", "preserving"]
     assert study.done

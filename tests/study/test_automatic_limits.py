@@ -1,4 +1,4 @@
-"""What bounds `optimize(deepen="auto")`: its limits, the clock, and failures in doubt."""
+"""What bounds `auto_deepen`: its limits, the clock, and failures that are unconfirmed."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_results_ahead_do_not_vouch_for_an_objective() -> None:
     study = open_study()
     study.optimize(falling, ahead=True, executor=SimulatedExecutor(20, lambda job: job.budget))
     with pytest.raises(ObjectiveError):
-        study.optimize(broken, deepen="auto", max_budget_limit=27)
+        study.auto_deepen(broken, max_budget_limit=27)
     assert study.max_budget == 27
     assert failures(study) == 0
 
 
 def test_results_from_elsewhere_cost_nothing() -> None:
     study = with_results_from_elsewhere(open_study(), 9)
-    study.optimize(falling, deepen="auto", max_cost=69)
+    study.auto_deepen(falling, max_cost=69)
     assert study.done
     assert [run.cost for run in study.runs] == [69]
 
@@ -67,9 +67,9 @@ def test_results_from_elsewhere_for_the_next_run_cost_nothing() -> None:
     price = with_results_from_elsewhere(study, 10).quote("preserving").cost
     max_cost = float(price.spent + price.high)
     with pytest.raises(KeyboardInterrupt):
-        study.optimize(Stopping(), deepen="auto", max_cost=max_cost)
+        study.auto_deepen(Stopping(), max_cost=max_cost)
     assert study.max_budget == 27
-    study.optimize(falling, deepen="auto", max_cost=max_cost)
+    study.auto_deepen(falling, max_cost=max_cost)
     assert study.done
     assert sum(run.cost for run in study.runs) <= max_cost
 
@@ -79,11 +79,11 @@ def test_a_cost_that_is_no_binary_number_is_enough() -> None:
     study = open_study(max_budget=1.7, min_budget=0.17)
     cost = study.plan().cost
     assert float(cost) < cost
-    study.optimize(falling, deepen="auto", max_cost=float(cost))
+    study.auto_deepen(falling, max_cost=float(cost))
     assert study.done
     price = study.quote("preserving").cost
     bound = price.spent + price.high
-    study.optimize(falling, deepen="auto", max_cost=float(bound) * (1 - 1e-12))
+    study.auto_deepen(falling, max_cost=float(bound) * (1 - 1e-12))
     assert len(study.runs) == 2
 
 
@@ -97,10 +97,12 @@ def test_automatic_deepening_stays_within_its_limits(
     automatic = Automatic(strategy, read_budget("max_cost", max_cost), None)
     both = Automatic(strategy, automatic.max_cost, read_budget("to", limit))
     for rule in (both, automatic):
-        while len(study.evaluations) < 500 and (to := rule.decide(study.state)[0]) is not None:
+        while (
+            len(study.evaluations) < 500 and (to := rule.decide(study.session.state)[0]) is not None
+        ):
             assert study.advice().deepen
             study.deepen(strategy, to)
-            bound = most_of_all_runs(study.state)
+            bound = most_of_all_runs(study.session.state)
             assert bound <= max_cost
             finish(study, case.objective)
             spent = sum(run.cost for run in study.runs)
@@ -112,17 +114,17 @@ def test_automatic_deepening_stays_within_its_limits(
 def test_frugal_deepening_ends_by_itself() -> None:
     """It leaves one config on the top rung, which is flat from 27 on."""
     study = open_study()
-    study.optimize(settling, deepen="auto", strategy="frugal", max_budget_limit=3**9)
+    study.auto_deepen(settling, strategy="frugal", max_budget_limit=3**9)
     assert [run.max_budget for run in study.runs] == [9, 27, 81]
     assert not study.advice().deepen
 
 
 def test_it_ends_where_the_next_run_would_be_too_large() -> None:
     study = open_study(max_budget=1, eta=10**9)
-    study.optimize(settling, deepen="auto", max_budget_limit=10**20)
+    study.auto_deepen(settling, max_budget_limit=10**20)
     assert study.advice().deepen
     assert len(study.runs) == 1
-    to, why = Automatic("preserving", None, None).decide(study.state)
+    to, why = Automatic("preserving", None, None).decide(study.session.state)
     assert to is None
     assert why.endswith("to tell; but preserving cannot go on from here")
 
@@ -144,13 +146,13 @@ class Outgrowing:
 def test_an_interrupt_makes_failures_doubtful_until_they_are_believed() -> None:
     """The next call cannot know that they are verdicts; told so, it comes to the same."""
     whole, study = open_study(), open_study()
-    limits: dict[str, Any] = {"deepen": "auto", "max_budget_limit": 81}
-    whole.optimize(Outgrowing(stops=False), **limits)
+    limits: dict[str, Any] = {"max_budget_limit": 81}
+    whole.auto_deepen(Outgrowing(stops=False), **limits)
     with pytest.raises(KeyboardInterrupt):
-        study.optimize(Outgrowing(stops=True), **limits)
+        study.auto_deepen(Outgrowing(stops=True), **limits)
     with pytest.raises(ObjectiveError, match="first_failures=0"):
-        study.optimize(Outgrowing(stops=False), **limits)
+        study.auto_deepen(Outgrowing(stops=False), **limits)
     assert failures(study) == 0
-    study.optimize(Outgrowing(stops=False), first_failures=0, **limits)
+    study.auto_deepen(Outgrowing(stops=False), first_failures=0, **limits)
     assert told(study) == told(whole)
     assert failures(study) == 8

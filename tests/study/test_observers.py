@@ -70,7 +70,7 @@ def run(study: Study, failures: float = 0.2) -> list[str]:
 
 
 def exported(study: Study) -> list[str]:
-    return list(canonical(study.state))
+    return list(canonical(study.session.state))
 
 
 def followed(notes: Notes) -> State:
@@ -87,8 +87,8 @@ def test_an_observer_is_told_everything_in_order() -> None:
     study.observe(notes)
     found = run(study)
     created, started, *_ = notes.facts
-    assert created == study.state.created
-    assert started == RunStarted(0, study.state.created.max_budget, None)
+    assert created == study.session.state.created
+    assert started == RunStarted(0, study.session.state.created.max_budget, None)
     assert list(canonical(followed(notes))) == found
     assert sum(isinstance(fact, RunStarted) for fact in notes.facts) == 2
 
@@ -99,7 +99,7 @@ def test_facts_are_told_after_they_are_applied() -> None:
 
     def look(fact: Fact) -> None:
         if isinstance(fact, JobFinished):
-            seen.append(study.state.result(fact.bracket, fact.index, fact.rung) == fact)
+            seen.append(study.session.state.result(fact.bracket, fact.index, fact.rung) == fact)
 
     study.observe(Does(look))
     run(study)
@@ -124,7 +124,7 @@ def test_one_call_has_what_was_recorded_together() -> None:
 def test_who_comes_late_is_told_what_was(place: str | None, tmp_path: Path) -> None:
     where = None if place is None else tmp_path / place
     study, notes = deepband.open_study(where, space=SPACE, max_budget=9), Notes()
-    study.name_objective("train.py:train")
+    study.session.name_objective("train.py:train")
     found = run(study)
     study.observe(notes)
     assert len(notes.calls) == 1
@@ -149,11 +149,11 @@ def test_the_history_of_a_state_leads_to_it(seed: int, steps: int, strategy: Str
         job = study.ask()
         assert job is not None
         study.tell(job, objective(job))
-    again = State(history(study.state))
+    again = State(history(study.session.state))
     assert list(canonical(again)) == exported(study)
-    assert list(hyperband.ready_jobs(again)) == list(hyperband.ready_jobs(study.state))
-    assert again.configs == study.state.configs
-    assert again.leaders == study.state.leaders
+    assert list(hyperband.ready_jobs(again)) == list(hyperband.ready_jobs(study.session.state))
+    assert again.configs == study.session.state.configs
+    assert again.leaders == study.session.state.leaders
 
 
 def test_a_study_with_and_without_observers_is_the_same() -> None:
@@ -267,7 +267,7 @@ def test_what_an_observer_changes_is_its_own() -> None:
         study.optimize(train)
     observed.observe(Does(spoil))
     assert exported(plain) == exported(observed)
-    assert plain.state.created.space == observed.state.created.space
+    assert plain.session.state.created.space == observed.session.state.created.space
     assert [each.metrics for each in observed.evaluations] == [
         each.metrics for each in plain.evaluations
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial, wraps
@@ -17,6 +17,7 @@ import pytest
 import deepband
 from deepband import Context, InputError, NoResultError, ObjectiveError, Study
 from deepband.analysis import export
+from deepband.core.facts import Fact, JobFinished
 from driving import open_study
 
 
@@ -393,7 +394,13 @@ def test_an_interrupt_goes_through_and_the_job_is_offered_again() -> None:
 def test_every_record_is_announced() -> None:
     study = open_study()
     seen: list[int] = []
-    study.optimize(by_x, on_record=lambda: seen.append(len(study.evaluations)))
+
+    class Counter:
+        def observe(self, facts: Sequence[Fact]) -> None:
+            seen.extend(len(study.evaluations) for fact in facts if isinstance(fact, JobFinished))
+
+    study.observe(Counter())
+    study.optimize(by_x)
     assert seen == list(range(1, 23))
 
 
@@ -418,7 +425,7 @@ def test_a_learning_curve_may_diverge(tmp_path: Path, stored: bool) -> None:
     (_, first), (_, second) = opened.evaluations[0].curve
     assert math.isnan(first)
     assert second == float("inf")
-    assert list(export.jsonl(opened.state))
+    assert list(export.jsonl(opened.session.state))
 
 
 class Hostile(dict[str, Any]):
@@ -475,10 +482,10 @@ def test_a_job_whose_folder_cannot_be_made_is_offered_again(tmp_path: Path) -> N
         return float(config["x"])
 
     with deepband.open_study(tmp_path / "a.study", space={"x": (0.0, 1.0)}, max_budget=3) as study:
-        study.files.mkdir(exist_ok=True)
-        (study.files / "checkpoints").touch()
+        study.session.files.mkdir(exist_ok=True)
+        (study.session.files / "checkpoints").touch()
         with pytest.raises(deepband.StorageError, match="cannot hold checkpoints"):
             study.optimize(train)
-        (study.files / "checkpoints").unlink()
+        (study.session.files / "checkpoints").unlink()
         study.optimize(train)
         assert study.done

@@ -198,7 +198,7 @@ def records() -> list[object]:
 
 def all_facts(made: deepband.Study) -> list[facts.Fact]:
     """One of each kind."""
-    kept = {type(fact): fact for fact in made.storage.load()}
+    kept = {type(fact): fact for fact in made.session.storage.load()}
     return [
         *kept.values(),
         facts.ObjectiveNamed("train.py:train"),

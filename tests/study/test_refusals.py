@@ -12,8 +12,7 @@ import pytest
 
 import deepband
 from deepband import DeepbandError, Job, Study
-from deepband.core.facts import Fact
-from deepband.core.records import Attempt
+from deepband.core.facts import Fact, Outcome
 from deepband.storage import SqliteStorage, state_of
 
 SPACE = {"x": (0.0, 1.0), "kind": ["a", None]}
@@ -40,11 +39,11 @@ WRONG: dict[str, Wrong] = {
     "tell all nothing": lambda study, jobs: study.tell_all(None),  # type: ignore[arg-type]
     "tell all twice": lambda study, jobs: study.tell_all([(jobs[1], 0.5), (jobs[1], 0.5)]),
     "tell all, last wrong": lambda study, jobs: study.tell_all([(jobs[1], 0.5), (jobs[2], "a")]),
-    "tell attempts twice": lambda study, jobs: study.tell_attempts(
-        [Attempt(jobs[1], 0.5), Attempt(jobs[1], 0.5)]
+    "record outcomes twice": lambda study, jobs: study.session.record_outcomes(
+        [(jobs[1], Outcome(0.5)), (jobs[1], Outcome(0.5))]
     ),
-    "tell attempts known": lambda study, jobs: study.tell_attempts(
-        [Attempt(jobs[1], 0.5), Attempt(jobs[0], 0.5)]
+    "record outcomes known": lambda study, jobs: study.session.record_outcomes(
+        [(jobs[1], Outcome(0.5)), (jobs[0], Outcome(0.5))]
     ),
     "enqueue nothing": lambda study, jobs: study.enqueue({}),
     "enqueue a list": lambda study, jobs: study.enqueue([0.5]),  # type: ignore[arg-type]
@@ -89,9 +88,9 @@ WRONG: dict[str, Wrong] = {
     "deepen by 5": lambda study, jobs: study.deepen(5),  # type: ignore[arg-type]
     "deepen to no level": lambda study, jobs: study.deepen("efficient", to=10),
     "deepen to a text": lambda study, jobs: study.deepen("efficient", to="deep"),  # type: ignore[arg-type]
-    "name a number": lambda study, jobs: study.name_objective(5),  # type: ignore[arg-type]
-    "name nothing": lambda study, jobs: study.name_objective(None),  # type: ignore[arg-type]
-    "name an odd text": lambda study, jobs: study.name_objective(LONE),
+    "name a number": lambda study, jobs: study.session.name_objective(5),  # type: ignore[arg-type]
+    "name nothing": lambda study, jobs: study.session.name_objective(None),  # type: ignore[arg-type]
+    "name an odd text": lambda study, jobs: study.session.name_objective(LONE),
     "optimize nothing": lambda study, jobs: study.optimize(None),  # type: ignore[arg-type]
     "optimize with no workers": lambda study, jobs: study.optimize(good, workers=0),
     "optimize by no executor": lambda study, jobs: study.optimize(good, executor="other"),
@@ -108,7 +107,7 @@ def good(config: dict[str, Any], budget: float) -> float:
 
 def snapshot(study: Study) -> tuple[object, ...]:
     """All that a state is made of."""
-    state = study.state
+    state = study.session.state
     return (
         state.objective,
         [list(configs) for configs in state.configs],
@@ -118,7 +117,7 @@ def snapshot(study: Study) -> tuple[object, ...]:
         repr(state.progress),
         repr(state.runs),
         repr(state.ahead),
-        list(study.storage.load()),
+        list(study.session.storage.load()),
     )
 
 
@@ -142,10 +141,10 @@ def test_what_is_refused_leaves_no_trace(study: Study, name: str) -> None:
     study.tell_all([(job, 0.5) for job in jobs[1:]])  # it goes on as if nothing had been
     study.optimize(good)
     assert study.done
-    if isinstance(study.storage, SqliteStorage):
-        again = state_of(SqliteStorage(study.storage.path))
-        assert again.results == study.state.results
-        assert again.configs == study.state.configs
+    if isinstance(study.session.storage, SqliteStorage):
+        again = state_of(SqliteStorage(study.session.storage.path))
+        assert again.results == study.session.state.results
+        assert again.configs == study.session.state.configs
     study.close()
 
 

@@ -85,7 +85,7 @@ def test_any_open_job_may_be_told_whoever_asked() -> None:
     for job in reversed(jobs):
         study.tell(job, job.index)
     assert len(study.evaluations) == 17
-    assert study.evaluations[5].config == twin._state.configs[0][5]
+    assert study.evaluations[5].config == twin.session.state.configs[0][5]
 
 
 def test_changing_a_jobs_config_changes_nothing_else() -> None:

@@ -75,7 +75,7 @@ def test_many_threads_come_to_the_same_study(study: Study) -> None:
     alone = deepband.open_study(space=SPACE, max_budget=27)
     while job := alone.ask():
         alone.tell(job, noisy(1)(job))
-    assert list(canonical(study.state)) == list(canonical(alone.state))
+    assert list(canonical(study.session.state)) == list(canonical(alone.session.state))
     study.close()
 
 

@@ -52,7 +52,7 @@ class Adversary:
 
 def run_with(executor: Executor, study: Study, retries: int, limits: Limits | None = None) -> None:
     loop = Loop(
-        study,
+        study.session,
         executor,
         None,
         Keep(False, None),

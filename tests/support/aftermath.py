@@ -28,7 +28,9 @@ class Outcome(NamedTuple):
 
 
 def outcome(study: Study) -> Outcome:
-    return Outcome(list(export.canonical(study.state)), set(study.checkpoints.kept()))
+    return Outcome(
+        list(export.canonical(study.session.state)), set(study.session.checkpoints.kept())
+    )
 
 
 def undisturbed(place: Place, name: str) -> Outcome:
@@ -52,7 +54,7 @@ def check(place: Place, mode: Mode, excused: Counter[str], expected: Outcome) ->
     check_order(place.ledger)
     check_processes(place.study)
     check_folder(place)
-    check_checkpoints(study.checkpoints)
+    check_checkpoints(study.session.checkpoints)
     check_training(study, mode)
     # A driver that is killed between recording a result and removing what that makes superfluous
     # leaves more than is wanted.

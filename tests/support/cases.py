@@ -75,7 +75,7 @@ def play(case: Case, study: Study, order: random.Random | None = None) -> list[l
     fill after that, is left out."""
     runs = [finish(study, case.objective, order)]
     for strategy, levels in case.deepenings:
-        if not levels and not study.state.run.frugal:
+        if not levels and not study.session.state.run.frugal:
             continue
         to, before = study.max_budget * case.eta**levels, len(study.runs)
         if strategy == FRUGAL and all_failed(study):
@@ -93,5 +93,5 @@ def play(case: Case, study: Study, order: random.Random | None = None) -> list[l
 
 def all_failed(study: Study) -> bool:
     """Whether nobody on the top rung has a loss."""
-    top = study.state.schedule.top
+    top = study.session.state.schedule.top
     return all(each.loss is None for each in study.evaluations if each.rung == top)

@@ -21,4 +21,4 @@ def settling(config: dict[str, Any], budget: float) -> float:
 def told(study: Study) -> tuple[list[str], list[tuple[int | float, str | None]]]:
     """All that was decided from, and the runs that were decided on."""
     runs = [(run.max_budget, run.strategy) for run in study.runs]
-    return list(canonical(study.state)), runs
+    return list(canonical(study.session.state)), runs

@@ -75,7 +75,7 @@ class Mode:
 TRUSTED = {"first_failures": 0}
 """A failure is recorded at once, even the first of a call."""
 FILLED: tuple[tuple[StrategyName, int], ...] = (("frugal", 81), ("preserving", 81))
-AUTOMATIC = {**TRUSTED, "deepen": "auto", "max_budget_limit": 81}
+AUTOMATIC = {**TRUSTED, "max_budget_limit": 81}
 
 MODES = {
     "plain": Mode(FILLED, 27),
@@ -140,7 +140,7 @@ def finished(facts: Sequence[Fact]) -> list[str]:
 def main(path: str, ledger: str, name: str, pace: float) -> None:
     mode, noted = MODES[name], Ledger(ledger)
     with open_study(path, mode) as study:
-        lost = set(noted.jobs("recorded")) - set(finished(list(history(study.state))))
+        lost = set(noted.jobs("recorded")) - set(finished(list(history(study.session.state))))
         assert not lost, f"recorded before, and lost: {sorted(lost)}"
         study.observe(noted)
         evaluate(study, mode, noted, pace)
@@ -160,15 +160,14 @@ def evaluate(study: Study, mode: Mode, ledger: Ledger, pace: float) -> None:
     if mode.service:
         serve(study, ledger, pace)
         return
+    options = {"workers": mode.workers, "retries": 10**6, **mode.options}
+    train = objective(mode, ledger, pace)
+    if "max_budget_limit" in options:
+        study.auto_deepen(train, **options)
+        return
     # After the last deepening nothing would take up what was evaluated ahead.
     ahead = mode.ahead and len(study.runs) <= len(mode.deepenings)
-    study.optimize(
-        objective(mode, ledger, pace),
-        workers=mode.workers,
-        retries=10**6,
-        ahead=ahead,
-        **mode.options,
-    )
+    study.optimize(train, ahead=ahead, **options)
 
 
 def serve(study: Study, ledger: Ledger, pace: float) -> None:

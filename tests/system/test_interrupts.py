@@ -212,7 +212,7 @@ def test_a_result_that_does_not_match_is_refused(folder: Path, change: dict[str,
     with deepband.open_study(folder / "a.study", space={"x": (0.0, 1.0)}, max_budget=9) as study:
         job = study.ask()
         assert job is not None
-        outbox = Outbox(study.files)
+        outbox = Outbox(study.session.files)
         outbox.make()
         row: dict[str, object] = {"job": list(job), "loss": "0.5", "curve": []}
         row |= {"error": None, "metrics": None, "seconds": 1.0, "resumed_from": None}

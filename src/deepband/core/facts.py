@@ -88,6 +88,18 @@ class JobReleased(NamedTuple):
     job: JobKey
 
 
+class Outcome(NamedTuple):
+    """What came of an evaluation: the part of a `JobFinished` that the worker reports."""
+
+    loss: float | None
+    """To be minimised; None for a failure."""
+    error: str | None = None
+    metrics: Mapping[str, Any] | None = None
+    seconds: float | None = None
+    resumed_from: int | None = None
+    curve: tuple[tuple[float, float], ...] | None = None
+
+
 class JobFinished(NamedTuple):
     """A config was evaluated on a rung, in a run: the current one, or ahead of the next one. A
     loss of None is a failure."""
@@ -107,6 +119,11 @@ class JobFinished(NamedTuple):
     """The (step, loss) that were reported on the way."""
     origin: str | None = None
     """Where the result comes from, if this study did not evaluate it."""
+
+    @classmethod
+    def of(cls, key: JobKey, run: int, outcome: Outcome, origin: str | None = None) -> JobFinished:
+        """The outcome of a job in a run."""
+        return cls._make((*key, run, *outcome, origin))
 
 
 class JobsReopened(NamedTuple):

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from operator import index as whole
 from typing import Any, TypeAlias
 
-from deepband.core.facts import Config, ConfigsDrawn, Fact, JobFinished, JobKey
-from deepband.core.results import Outcome
+from deepband.core.facts import Config, ConfigsDrawn, Fact, JobFinished, JobKey, Outcome
 from deepband.core.schedule import Budget, as_number
 from deepband.core.state import State
 from deepband.errors import BudgetError, InputError, shown
@@ -33,8 +32,8 @@ def facts_to_add(
     bracket, index, _ = keys[0]
     run = state.run.number + state.is_ahead(bracket, index)
     facts: list[Fact] = [
-        JobFinished(*key, run, *told, origin=origin)
-        for key, (_, told) in zip(keys, results, strict=True)
+        JobFinished.of(key, run, outcome, origin)
+        for key, (_, outcome) in zip(keys, results, strict=True)
     ]
     if bracket >= len(state.configs) or index == len(state.configs[bracket]):
         facts.insert(0, ConfigsDrawn(bracket, index, (config,), origin))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from operator import index
 from typing import Any, NamedTuple
 
-from deepband.core.facts import Config, JobKey
+from deepband.core.facts import Config, JobKey, Outcome
 from deepband.errors import InputError, shown
 
 
@@ -39,18 +39,6 @@ def whole_key(job: Job) -> JobKey:
         return index(job.bracket), index(job.index), index(job.rung)
     except TypeError:
         raise InputError(f"{shown(job)} is not a job: its numbers are not whole.") from None
-
-
-class Outcome(NamedTuple):
-    """What came of an evaluation. It is the end of a `JobFinished`, in the same order."""
-
-    loss: float | None
-    """To be minimised; None for a failure."""
-    error: str | None = None
-    metrics: Mapping[str, Any] | None = None
-    seconds: float | None = None
-    resumed_from: int | None = None
-    curve: tuple[tuple[float, float], ...] | None = None
 
 
 class Attempt(NamedTuple):

@@ -10,7 +10,7 @@ from decimal import Decimal
 from numbers import Real
 from typing import Any
 
-from deepband.core.records import Outcome
+from deepband.core.facts import Outcome
 from deepband.errors import ResultError, shown
 
 MOST_TEXT = 64 * 1024

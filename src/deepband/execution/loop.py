@@ -20,8 +20,8 @@ from typing import Protocol
 
 from deepband.analysis.summary import cost_left
 from deepband.core import hyperband
-from deepband.core.facts import JobKey
-from deepband.core.records import Attempt, Job, Outcome
+from deepband.core.facts import JobKey, Outcome
+from deepband.core.records import Attempt, Job
 from deepband.core.schedule import Budget, exceeds, is_finite, read_exactly
 from deepband.core.state import State
 from deepband.errors import DeepbandError, InputError, ObjectiveError, StorageError, shown

@@ -132,7 +132,7 @@ def perform(objective: Objective, task: Task, interruptible: bool = True) -> Att
         os._exit(0)
     attempt = Attempt(
         task.job,
-        *outcome,
+        *outcome[:3],
         seconds=time.perf_counter() - start,
         environment=failure is not None and _is_of_environment(failure),
     )

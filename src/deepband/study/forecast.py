@@ -54,14 +54,14 @@ def forecast(
             f"workers is {workers} and seconds_per_unit {shown(seconds_per_unit)}: give a whole "
             "number of 1 or more, and seconds above 0."
         )
-    duration = _duration(study.state, seconds_per_unit, resumed)
-    start = study.copy(_ByChance(study.learns))
+    duration = _duration(study.session.state, seconds_per_unit, resumed)
+    start = study.copy(_ByChance(study.session.learns))
     found, done = _forecast("the current run", start, workers, duration)
     forecasts = [found]
-    for strategy, schedule in hyperband.options(done.state):
+    for strategy, schedule in hyperband.options(done.session.state):
         deeper = done.copy()
         deeper.deepen(strategy, to=schedule.max_budget)
-        filling = schedule == done.state.schedule
+        filling = schedule == done.session.state.schedule
         name = f"{'filling' if filling else 'deepening'} {strategy!r}"
         found, _ = _forecast(name, deeper, workers, duration)
         forecasts.append(found)
@@ -98,7 +98,7 @@ def _simulate(
 
     simulated = SimulatedExecutor(workers, lasting)
     before = len(study.evaluations)
-    done.optimize(_Drawn(study.state), executor=simulated)
+    done.optimize(_Drawn(study.session.state), executor=simulated)
     longest = max((sum(rungs.values()) for rungs in path.values()), default=0.0)
     return Forecast(
         run=name,

@@ -24,9 +24,10 @@ from deepband.core.facts import (
     JobReleased,
     JobsStarted,
     ObjectiveNamed,
+    Outcome,
     own_copy,
 )
-from deepband.core.records import Job, Outcome, whole_key
+from deepband.core.records import Job, whole_key
 from deepband.core.schedule import Schedule
 from deepband.core.state import State
 from deepband.core.strategies import StrategyName
@@ -190,7 +191,7 @@ class Session:
             key = self._check_open(job)
             if key in finished:
                 raise JobError(*key, "the same job appears twice in this call.")
-            finished[key] = JobFinished(*key, run + 1 if key in ahead else run, *outcome)
+            finished[key] = JobFinished.of(key, run + 1 if key in ahead else run, outcome)
         self.record([*self.source.missing(self.state, finished), *finished.values()])
 
     # Recording

@@ -41,13 +41,17 @@ def export(
     does not. Another study of that name is never touched.
     """
     library = _optuna()
-    name = name or (study.name if study.persistent else f"deepband {study.state.created.study}")
+    name = name or (
+        study.session.name
+        if study.session.persistent
+        else f"deepband {study.session.state.created.study}"
+    )
     opened = _storage(library, storage)
     _remove_old(library, opened, study, name)
-    trials = trial_export.trials(study.state, study.space)
-    direction = "maximize" if study.maximize else "minimize"
+    trials = trial_export.trials(study.session.state, study.session.space)
+    direction = "maximize" if study.session.maximize else "minimize"
     made: optuna.Study = library.create_study(storage=opened, study_name=name, direction=direction)
-    for key, value in trial_export.study_attributes(study.state).items():
+    for key, value in trial_export.study_attributes(study.session.state).items():
         made.set_user_attr(key, value)
     made.add_trials(trials)
     return made
@@ -112,11 +116,11 @@ def import_study(
 
 
 def _take(study: Study, comes_back: Exported | None, found: list[Finding]) -> list[LeftOut]:
-    placed, left_out = study_import.configs(study.space, found)
+    placed, left_out = study_import.configs(study.session.space, found)
     if comes_back:
         return left_out + study_import.replay(study, comes_back, study_import.by_place(placed))
     return left_out + study_import.take_over(
-        study, study_import.furthest_first(placed, study.maximize)
+        study, study_import.furthest_first(placed, study.session.maximize)
     )
 
 
@@ -128,7 +132,7 @@ def _space(given: Any, exported: Exported | None, found: list[Finding]) -> Any:
 
 
 def _count(study: Study) -> int:
-    state = study.state
+    state = study.session.state
     return sum(map(len, state.results.values())) + len(state.ahead.results)
 
 
@@ -196,7 +200,7 @@ def _remove_old(library: ModuleType, storage: Any, study: Study, name: str) -> N
     if name not in library.get_all_study_names(storage):
         return
     noted = library.load_study(study_name=name, storage=storage).user_attrs
-    if noted.get("deepband") != study.state.created.study:
+    if noted.get("deepband") != study.session.state.created.study:
         raise InputError(
             f"the storage has a study {name!r} that is not an export of this one: give another "
             "name=, or delete it with optuna.delete_study if nobody needs it."

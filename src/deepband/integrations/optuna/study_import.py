@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from deepband.core.facts import Config
-from deepband.core.records import Attempt, Job
+from deepband.core.facts import Config, Outcome
+from deepband.core.records import Job
 from deepband.core.results import read_result
 from deepband.errors import InputError, SpaceError
 from deepband.integrations.optuna.findings import Exported, Finding, Known, LeftOut, above
@@ -65,7 +65,7 @@ def take_over(study: Study, placed: Iterable[Placed]) -> list[LeftOut]:
     highest: dict[str | None, int] = {}
     for told in study.evaluations:
         highest[told.origin] = max(told.rung, highest.get(told.origin, -1))
-    highest |= {told.origin: told.rung for told in study.state.ahead.results.values()}
+    highest |= {told.origin: told.rung for told in study.session.state.ahead.results.values()}
     for config, finding in placed:
         left_out += _add(study, config, above(finding, highest.get(finding.origin, -1)))
     return left_out
@@ -91,7 +91,7 @@ def _add_known(
     origin: str,
     place: tuple[int, int] | None = None,
 ) -> None:
-    schedule = study.state.schedule
+    schedule = study.session.state.schedule
     results = [(schedule.budget(each.rung), _result(each)) for each in known]
     study.add_evaluations(config, results, origin, place)
 
@@ -130,7 +130,7 @@ def replay(study: Study, exported: Exported, placed: Sequence[Placed]) -> list[L
 
 def _enqueue(study: Study, places: Mapping[Any, Placed], run: int) -> None:
     """Give configs their places, up to the first that is missing: the sampler draws from there."""
-    state = study.state
+    state = study.session.state
     schedule = state.full.schedule
     for bracket in schedule.brackets:
         for index in range(len(state.configs[bracket]), schedule.start_size(bracket)):
@@ -151,24 +151,23 @@ def _tell(study: Study, places: Mapping[Any, Placed]) -> None:
     progress = True
     while progress:
         jobs = study.ask_all()
-        attempts = [each for job in jobs if (each := _attempt(study, job, places))]
-        study.tell_attempts(attempts)
-        told = {attempt.job.key for attempt in attempts}
+        found = {job: each for job in jobs if (each := _outcome(study, job, places))}
+        study.session.record_outcomes(found.items())
         for job in jobs:
-            if job.key not in told:
+            if job not in found:
                 study.release(job)
-        progress = bool(attempts)
+        progress = bool(found)
 
 
-def _attempt(study: Study, job: Job, places: Mapping[Any, Placed]) -> Attempt | None:
+def _outcome(study: Study, job: Job, places: Mapping[Any, Placed]) -> Outcome | None:
     config, finding = places.get((job.bracket, job.index), (None, None))
     if finding is None or config != job.config:
         return None
     for known in finding.known:
         if known.rung == job.rung:
-            loss, error, metrics = read_result(_result(known), study.maximize)
-            seconds = known.details.get("seconds")
-            return Attempt(job, loss, known.details.get("error", error), metrics, seconds)
+            outcome = read_result(_result(known), study.session.maximize)
+            error = known.details.get("error", outcome.error)
+            return outcome._replace(error=error, seconds=known.details.get("seconds"))
     return None
 
 
@@ -177,8 +176,10 @@ def _unknown(study: Study, config: Config, finding: Finding) -> Finding:
     if finding.place is None:
         return finding
     bracket, index = finding.place
-    mine = study.state.configs[bracket : bracket + 1]
+    mine = study.session.state.configs[bracket : bracket + 1]
     if not mine or index >= len(mine[0]) or mine[0][index] != config:
         return finding
-    rungs = [each.rung for each in finding.known if study.state.result(*finding.place, each.rung)]
+    rungs = [
+        each.rung for each in finding.known if study.session.state.result(*finding.place, each.rung)
+    ]
     return above(finding, max(rungs, default=-1))

@@ -34,7 +34,7 @@ def outcome(rounds: Rounds, X: Any, y: Any, given: dict[str, Any], context: Any)
     study, refit = rounds.study, rounds.refit
     results = cv_results(study.evaluations, rounds.resource, rounds.named)
     found: dict[str, Any] = {
-        "n_resources_": [int(budget) for budget in study.state.run.budgets],
+        "n_resources_": [int(budget) for budget in study.session.state.run.budgets],
         "cv_results_": results,
     }
     if callable(refit):
@@ -56,7 +56,9 @@ def _unscored(
 ) -> InputError:
     """The error of a search in which nothing has a score. Scikit-learn only warned of the cause,
     maybe in another process: one fold of the first candidate is evaluated again to find it."""
-    first = rounds.resource.best(clone(params, safe=False), int(rounds.study.state.run.budgets[0]))
+    first = rounds.resource.best(
+        clone(params, safe=False), int(rounds.study.session.state.run.budgets[0])
+    )
     cause: Exception | None = None
     try:
         with warnings.catch_warnings():

@@ -61,7 +61,7 @@ class Rounds:
                     self.study.tell_all(zip(batch, told, strict=True))
             except BaseException:
                 for job in jobs:
-                    if self.study.expects(job):
+                    if self.study.session.expects(job):
                         self.study.release(job)
                 raise
 
@@ -79,7 +79,10 @@ class Rounds:
                 results = evaluate(candidates, cv=cv, **given)
         except ValueError as error:
             # Parameters and splits are checked by now, so it is the fits that failed.
-            if best_evaluation(self.study.state) is None or self.search.error_score == "raise":
+            if (
+                best_evaluation(self.study.session.state) is None
+                or self.search.error_score == "raise"
+            ):
                 raise
             self.failure = error
             return [error] * len(batch)

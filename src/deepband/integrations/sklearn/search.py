@@ -153,7 +153,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         """How many candidates get how many resources. It is known before `fit` unless it depends
         on the data."""
         if hasattr(self, "_study"):
-            return plan(self._study.state)
+            return plan(self._study.session.state)
         smallest = self.min_resources == "smallest"
         if self.max_resources == "auto" or (smallest and self.resource == "n_samples"):
             raise AttributeError(
@@ -181,7 +181,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             for name in ("_study", "_ending", "cv_results_"):
                 state.pop(name, None)
         if "_study" in state:
-            state["_study"] = list(self._study.storage.load())
+            state["_study"] = list(self._study.session.storage.load())
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -204,9 +204,9 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         with in_words_of_searches():
             study = self._study if going_on and self.study is None else self._open(X, y, splits)
             try:
-                fingerprint.check_name(study.objective, name)
-                check_same(study.state.created, self._given())
-                study.name_objective(name)
+                fingerprint.check_name(study.session.state.objective, name)
+                check_same(study.session.state.created, self._given())
+                study.session.name_objective(name)
                 yield study, splits
             finally:
                 if self.study is not None:
@@ -288,11 +288,11 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         self._asked = to
 
     def _resource(self, study: Study, X: Any, y: Any) -> Resource:
-        drawn = study.space.configspace
+        drawn = study.session.space.configspace
         if self.resource in parameters_of(self.param_distributions, dict.fromkeys(drawn)):
             raise InputError(f"{self.resource!r} is the resource: take it out of the space.")
-        folder = study.files / "models" / study.state.created.study
-        seed = study.state.created.seed
+        folder = study.session.files / "models" / study.session.state.created.study
+        seed = study.session.state.created.seed
         return resource_of(self.resource, self.estimator, X, y, folder, seed)
 
     @contextmanager

@@ -45,7 +45,7 @@ def demo(study: Path) -> None:
     with deepband.open_study(
         study, space=space, max_budget=MAX_BUDGETS[0], eta=3, seed=0
     ) as opened:
-        opened.name_objective("deepband.interfaces.cli.demo:train")
+        opened.session.name_objective("deepband.interfaces.cli.demo:train")
         if opened.evaluations:
             say(f"Resuming {study}, which has {len(opened.evaluations)} evaluations.")
         say(f"Tuning an MLP on handwritten digits: {len(space)} hyperparameters, budget = epochs.")
@@ -53,8 +53,8 @@ def demo(study: Path) -> None:
             opened.deepen("preserving", to=max_budget)
             if len(opened.runs) == number + 1:
                 say(f"\n{opened.plan()}")
-                with Progress(opened) as progress:
-                    opened.optimize(train, on_record=progress.show)
+                with Progress(opened):
+                    opened.optimize(train)
             if len(opened.runs) == 1:
                 say(f"\nIs a larger budget worth it? The price:\n\n{opened.quote()}")
         say(f"\n{comparison(opened)}")
@@ -134,7 +134,7 @@ def comparison(study: deepband.Study) -> str:
         )
         reused += run.evaluations
         trained += run.trained
-    schedules = [run.schedule for run in study.state.runs]
+    schedules = [run.schedule for run in study.session.state.runs]
     whole = sum((schedule.cost for schedule in schedules), Fraction(0))
     resumed = sum((schedule.cost_resumed for schedule in schedules), Fraction(0))
     return (

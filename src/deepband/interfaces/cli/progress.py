@@ -29,7 +29,10 @@ class Progress:
         self.study = study
         self.live: Live | None = None
         self._start = time.monotonic()
-        self._run, self._spent = study.state.run.number, summary.status(study.state).spent
+        self._run, self._spent = (
+            study.session.state.run.number,
+            summary.status(study.session.state).spent,
+        )
         self._next_update = self._start + LINE_SECONDS
         if sys.stdout.isatty():
             self._next_update = self._start
@@ -69,13 +72,13 @@ class Progress:
         self._next_update = now + (TABLE_SECONDS if self.live else LINE_SECONDS)
 
     def _table(self) -> str:
-        status = summary.status(self.study.state)
-        best = describe(best_evaluation(self.study.state)).splitlines()[0]
+        status = summary.status(self.study.session.state)
+        best = describe(best_evaluation(self.study.session.state)).splitlines()[0]
         return f"{describe_status(status)}\n\n{best}\n{self._time_left(status)}"
 
     def _line(self) -> str:
-        status = summary.status(self.study.state)
-        best = best_evaluation(self.study.state)
+        status = summary.status(self.study.session.state)
+        best = best_evaluation(self.study.session.state)
         found = (
             f"{ANY_BUDGET} {best.value:.6g} (budget {best.budget:.6g})" if best else "no loss yet"
         )

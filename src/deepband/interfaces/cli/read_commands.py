@@ -114,14 +114,16 @@ def status(study: Path, as_json: bool) -> None:
     The last lines show the best evaluation on any budget.
     """
     opened = open_existing(study)
-    state = summary.status(opened.state, running=len(Outbox(opened.files).running()))
+    state = summary.status(
+        opened.session.state, running=len(Outbox(opened.session.files).running())
+    )
     if as_json:
-        say_json({"study": study, "objective": opened.objective, "status": state})
+        say_json({"study": study, "objective": opened.session.state.objective, "status": state})
     else:
-        say(f"study    {study}, {opened.objective or 'no objective named'}")
+        say(f"study    {study}, {opened.session.state.objective or 'no objective named'}")
         say(describe_status(state))
         say("")
-        say(describe(best_evaluation(opened.state)))
+        say(describe(best_evaluation(opened.session.state)))
 
 
 @main.command()
@@ -130,7 +132,7 @@ def status(study: Path, as_json: bool) -> None:
 @json_option
 def best(study: Path, rung: int | None, as_json: bool) -> None:
     """Show the best evaluation, on any budget or on one rung."""
-    state = open_existing(study).state
+    state = open_existing(study).session.state
     found = best_evaluation(state) if rung is None else best_evaluation_at(state, rung)
     if as_json:
         say_json(found)
@@ -169,7 +171,7 @@ def export(study: Path, kind: str, canonical: bool, output: Path | None) -> None
     The canonical form is JSON lines, sorted by bracket, index and rung, without times, workers and
     paths: equal studies give equal bytes.
     """
-    state = open_existing(study).state
+    state = open_existing(study).session.state
     lines = exports.canonical(state) if canonical else exports.FORMATS[kind](state)
     content = "".join(f"{line}\n" for line in lines).encode()  # UTF-8, whatever the locale
     if output is None:

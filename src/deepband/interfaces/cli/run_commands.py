@@ -16,6 +16,7 @@ from deepband.analysis.quote import OUTSIDE
 from deepband.core.evaluations import best_evaluation
 from deepband.core.strategies import FRUGAL, NAMES, StrategyName
 from deepband.errors import GoneError, InputError, StorageError
+from deepband.execution.objective import Objective
 from deepband.interfaces.cli.group import (
     BUDGET,
     PATH,
@@ -31,12 +32,10 @@ from deepband.interfaces.cli.output import describe, say, say_json
 from deepband.interfaces.cli.progress import Progress
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.user_code import load_objective, load_space
-from deepband.execution.objective import Objective
 from deepband.samplers import SAMPLERS
 from deepband.storage.checkpoints import KEEP, read_keep, retraining_cost, superfluous
 from deepband.study.automatic_deepening import read_automatic
 from deepband.study.study import Study
-
 
 Command: TypeAlias = Callable[..., None]
 
@@ -52,7 +51,9 @@ SETTINGS = [
     ),
     click.option("--sampler", help=f"One of {', '.join(SAMPLERS)}.  [default: uniform]"),
     click.option("--space", type=PATH, help="A JSON file with the search space."),
-    click.option("--keep", default="newest", show_default=True, help=f"Checkpoints to keep: {KEEP}."),
+    click.option(
+        "--keep", default="newest", show_default=True, help=f"Checkpoints to keep: {KEEP}."
+    ),
 ]
 EXECUTION = [
     click.option("--workers", type=int, help="Number of concurrent evaluations.  [default: 1]"),
@@ -84,8 +85,8 @@ EXECUTION = [
     ),
     click.option("--max-seconds", type=float, help="Start no new job after this time."),
 ]
-EXECUTION_NAMES = ("workers", "executor", "resources", "timeout", "retries", "wait")
-EXECUTION_NAMES += ("first_failures", "max_seconds")
+EXECUTION_NAMES = ["workers", "executor", "resources", "timeout", "retries", "wait"]
+EXECUTION_NAMES += ["first_failures", "max_seconds"]
 
 
 def options_of_runs(command: Command) -> Command:
@@ -139,9 +140,7 @@ def run(
 @options_of_runs
 @click.option("--max-budget-limit", type=BUDGET, help="The largest max_budget to deepen to.")
 @click.option("--max-cost", type=float, help="Units of budget that all runs may cost together.")
-@click.option(
-    "--strategy", type=click.Choice(list(NAMES)), default="preserving", show_default=True
-)
+@click.option("--strategy", type=click.Choice(list(NAMES)), default="preserving", show_default=True)
 def auto_deepen(
     study: Path,
     max_budget_limit: float | None,
@@ -233,11 +232,11 @@ def checkpoints(study: Path, keep: str | None, as_json: bool) -> None:
     rule = read_keep(keep or "all")
     with open_existing(study) as opened:
         if keep:
-            opened.lock()
-        stored = list(opened.checkpoints.kept())
-        removed = superfluous(opened.state, rule, stored)
-        extra = retraining_cost(opened.state, set(stored) - set(removed))
-        freed = opened.checkpoints.size(removed)
+            opened.session.lock()
+        stored = list(opened.session.checkpoints.kept())
+        removed = superfluous(opened.session.state, rule, stored)
+        extra = retraining_cost(opened.session.state, set(stored) - set(removed))
+        freed = opened.session.checkpoints.size(removed)
         found = {
             "kept": len(stored) - len(removed),
             "removed": len(removed),
@@ -253,7 +252,7 @@ def checkpoints(study: Path, keep: str | None, as_json: bool) -> None:
             say("there are no checkpoints")
         try:
             for key in removed:
-                opened.checkpoints.discard(key)
+                opened.session.checkpoints.discard(key)
         except OSError as error:
-            folder = opened.checkpoints.folder
+            folder = opened.session.checkpoints.folder
             raise StorageError(folder, f"some checkpoints cannot be removed: {error}.") from error

@@ -55,18 +55,18 @@ def make_report(study: Study) -> str:
 
 
 def _contents(study: Study) -> dict[str, Any]:
-    status = summary.status(study.state)
+    status = summary.status(study.session.state)
     failures = [each for each in study.evaluations if each.error is not None]
     return {
         "study": study,
-        "created": study.state.created,
-        "axes": chart_data.axes(study.state),
+        "created": study.session.state.created,
+        "axes": chart_data.axes(study.session.state),
         "status": status,
         "grid": summary.grid(status),
-        "plan": summary.plan(study.state),
+        "plan": summary.plan(study.session.state),
         "runs": study.runs,
         "quotes": _quotes(study),
-        "best": best_evaluation(study.state),
+        "best": best_evaluation(study.session.state),
         "leaders": [_leader(each) for each in _leaders(study)],
         "kinds": Counter(kind_of_failure(each) for each in failures).most_common(),
         "failures": [_failure(each) for each in failures[:MOST_FAILURES]],
@@ -76,17 +76,17 @@ def _contents(study: Study) -> dict[str, Any]:
 
 def _quotes(study: Study) -> list[Quote]:
     """The price of each way of deepening; empty until the run is done."""
-    options = hyperband.options(study.state) if study.done else []
+    options = hyperband.options(study.session.state) if study.done else []
     return [study.quote(strategy, schedule.max_budget) for strategy, schedule in options]
 
 
 def _leaders(study: Study) -> list[Evaluation]:
     """The best evaluations on the highest rung that has a finite loss."""
-    top = best_evaluation_at(study.state)
+    top = best_evaluation_at(study.session.state)
     if top is None:
         return []
-    found = chart_data.on_rung(study.state, top.rung)[:MOST_BEST]
-    return [evaluation_of(study.state, result) for result, _ in found]
+    found = chart_data.on_rung(study.session.state, top.rung)[:MOST_BEST]
+    return [evaluation_of(study.session.state, result) for result, _ in found]
 
 
 def _leader(evaluation: Evaluation) -> dict[str, Any]:

@@ -17,7 +17,7 @@ Rule: TypeAlias = Callable[[Study], bool]
 def ranks_differ(study: Study) -> bool:
     """PASHA's plain rule (Bohdal et al., 2023): go deeper unless the two top rungs rank those who
     are on both in the same order. Fewer than two rank nobody, and it goes deeper."""
-    *_, (_, pairs) = [(-1, []), *chart_data.both_rungs(study.state)]
+    *_, (_, pairs) = [(-1, []), *chart_data.both_rungs(study.session.state)]
     if len(pairs) < 2:
         return True
     low, high = (

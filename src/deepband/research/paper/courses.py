@@ -167,7 +167,7 @@ class Walk:
 
     def row(self, scenario: str, instance: str) -> Row:
         """Where it stands, now that the study is done with its max_budget."""
-        top = self.study.best_at(self.study.state.schedule.top)
+        top = self.study.best_at(self.study.session.state.schedule.top)
         runs = [*self.runs, *self.study.runs]
         return Row(
             scenario=scenario,

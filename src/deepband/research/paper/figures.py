@@ -138,7 +138,7 @@ def deepening(strategy: StrategyName) -> Mapping[Cell, CellCount]:
     study.optimize(_learning_curve)
     study.deepen(strategy)
     study.optimize(_learning_curve)
-    run, results = study.state.run, study.state.results
+    run, results = study.session.state.run, study.session.state.results
     counts: dict[Cell, CellCount] = {}
     for cell, arrived in run.arrived.items():
         before = run.before.get(cell, frozenset())
