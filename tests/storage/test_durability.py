@@ -184,7 +184,7 @@ def test_a_second_driver_is_told_who_holds_the_study(path: Path) -> None:
         assert other.stdout.readline() == "held\n"
         study = deepband.open_study(path)
         start = time.monotonic()
-        with pytest.raises(HeldError, match=f"held by process {other.pid} on host .* since 20"):
+        with pytest.raises(HeldError, match=f"locked by process {other.pid} on host .* since 20"):
             study.ask()
         os.kill(other.pid, signal.SIGSTOP)  # a laptop that sleeps still holds it
         with pytest.raises(HeldError):
@@ -267,7 +267,7 @@ def test_what_is_no_study_is_refused_and_left_alone(path: Path, tmp_path: Path) 
     for name, message in {
         "foreign": "not a deepband study",
         "empty": "is empty",
-        "text": "is not a whole study file: file is not a database",
+        "text": "is not an intact study file: file is not a database",
         "folder": "is not a file",
         "link": "symbolic link",
         "dangling": "symbolic link",
@@ -304,7 +304,7 @@ def test_a_file_with_rows_that_do_not_fit_is_refused(path: Path) -> None:
     connection.execute("DELETE FROM evaluations WHERE bracket = 0 AND rung = 0 AND loss IS NOT 7")
     connection.commit()
     connection.close()
-    with pytest.raises(StorageError, match="is damaged: rows are missing"):
+    with pytest.raises(StorageError, match="is damaged: there are missing or extra rows"):
         deepband.open_study(path)
 
 
@@ -317,7 +317,7 @@ def test_a_file_of_a_newer_version_is_read_and_not_written(path: Path) -> None:
     connection.close()
     study = deepband.open_study(path)
     assert len(study.evaluations) == 22
-    with pytest.raises(StorageError, match=f"format {FORMAT + 1}; this one writes"):
+    with pytest.raises(StorageError, match=f"format {FORMAT + 1}; this version writes"):
         study.deepen("efficient")
 
 
@@ -423,7 +423,7 @@ def test_what_goes_on_in_a_study_that_somebody_else_wrote_to_is_refused(path: Pa
     shutil.rmtree(path.with_name("mlp.study.files"))  # and with it the lock
     with deepband.open_study(path) as other:
         other.tell(jobs[0]._replace(study=""), 0.5)
-    with pytest.raises(StorageError, match="changed by somebody else"):
+    with pytest.raises(StorageError, match="changed by a program that ignores the lock"):
         study.tell(jobs[1], 0.5)
     study.tell(jobs[1], 0.5)  # it has caught up
     assert len(study.evaluations) == 2
@@ -448,7 +448,7 @@ def test_a_forked_child_cannot_write(path: Path) -> None:
 def test_a_journal_without_its_study_is_not_mixed_into_a_new_one(path: Path) -> None:
     journal = path.with_name("mlp.study-journal")
     journal.write_bytes(b"left over")
-    with pytest.raises(StorageError, match=r"is gone, but mlp\.study-journal"):
+    with pytest.raises(StorageError, match=r"does not exist, but its journal mlp\.study-journal"):
         make(path)
     assert journal.read_bytes() == b"left over"
 

@@ -313,7 +313,7 @@ def test_an_id_that_is_a_path_is_refused_even_with_the_right_checksum(study: Pat
         connection.execute("UPDATE studies SET study = '../../outside'")
         values = connection.execute(f"SELECT {', '.join(codec.STUDY)} FROM studies").fetchone()
         connection.execute("UPDATE studies SET checksum = ?", (checksum("studies", values),))
-    with pytest.raises(deepband.StorageError, match="cannot name a folder"):
+    with pytest.raises(deepband.StorageError, match="not a valid name of a folder"):
         deepband.open_study(study)
 
 
@@ -419,7 +419,7 @@ def test_who_holds_a_study_is_told_whatever_the_file_says(
         put(Case(("driver.json",), kind, ANY_FILE[kind]), study, outside)
         ended = commands.run("run", str(study), "train.py:train")
     assert (ended.code, ended.trace) == (75, "")
-    assert "held by another process" in ended.output
+    assert "locked by another process" in ended.output
     assert SECRET not in ended.output
 
 

@@ -294,7 +294,7 @@ def test_who_only_looks_does_not_undo_a_torn_commit(tmp_path: Path) -> None:
     kill_in_commit(place)
     torn = place.read_bytes()
     for ask in (looking.load, looking.summary, lambda: follower.news(state)):
-        with pytest.raises(deepband.StorageError, match=r"deepband status.*undoes"):
+        with pytest.raises(deepband.StorageError, match=r"deepband status.*roll that write back"):
             ask()
     assert place.read_bytes() == torn
     assert (tmp_path / "a.files" / "driver.json").read_text() == driver
