@@ -376,9 +376,9 @@ def test_resources_that_nobody_has(dask: Any, ray_cluster: None, tmp_path: Path)
     study, objective = open_study(tmp_path / "a.study"), make_objective(tmp_path / "ledger")
     with pytest.raises(InputError, match="no Dask worker has the resources"):
         study.optimize(objective, executor=dask, resources={"GPU": 1})
-    with pytest.raises(InputError, match="the Ray cluster has not the resources"):
+    with pytest.raises(InputError, match="the Ray cluster does not have the resources"):
         study.optimize(objective, executor="ray", resources={"num_gpus": 1})
-    with pytest.raises(InputError, match="connected to a Ray cluster already"):
+    with pytest.raises(InputError, match="already connected to a Ray cluster"):
         study.optimize(objective, executor="ray://10.255.255.1:10001")
 
 
@@ -393,7 +393,7 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
 
 
 def test_no_cluster_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no Dask scheduler answers at 127.0.0.1:1"):
+    with pytest.raises(InputError, match=r"no Dask scheduler responds at 127.0.0.1:1"):
         open_study(tmp_path / "a.study").optimize(
             make_objective(tmp_path / "ledger"), executor="dask://127.0.0.1:1"
         )

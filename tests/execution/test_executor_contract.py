@@ -299,7 +299,7 @@ class TestExecutor:
     def test_a_pool_that_breaks_ends_the_run(self, bench: Bench) -> None:
         executor = bench.open()
         executor.submit(bench.task("die"))
-        with pytest.raises(DeepbandError, match="takes no more tasks: BrokenProcessPool"):
+        with pytest.raises(DeepbandError, match="accepts no more tasks: BrokenProcessPool"):
             executor.wait(LONG)
 
     @over(*KINDS)

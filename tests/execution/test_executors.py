@@ -432,9 +432,9 @@ def test_a_worker_of_another_host_lives_while_it_gives_signs_of_life(tmp_path: P
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs of life every tenth of a second, and no patience."""
-    monkeypatch.setattr(remote, "SECONDS_A_BEAT", 0.1)
+    monkeypatch.setattr(remote, "SECONDS_BETWEEN_HEARTBEATS", 0.1)
     monkeypatch.setattr(futures, "SECONDS_SILENT", 1.5)
-    monkeypatch.setattr(futures, "SECONDS_A_CHECK", 0.1)
+    monkeypatch.setattr(futures, "SECONDS_BETWEEN_CHECKS", 0.1)
 
 
 class Twice(ThreadPoolExecutor):
@@ -665,7 +665,7 @@ def test_a_broken_pool_stops_the_run_and_keeps_what_is_known(tmp_path: Path) -> 
     with (
         open_study(place) as study,
         ProcessPoolExecutor(2, get_context("fork")) as pool,
-        pytest.raises(DeepbandError, match=r"takes no more tasks: BrokenProcessPool"),
+        pytest.raises(DeepbandError, match=r"accepts no more tasks: BrokenProcessPool"),
     ):
         study.optimize(dying, executor=pool)
     with open_study(place) as study:
@@ -758,7 +758,7 @@ class Silent(Executor):
 
 def test_an_executor_that_does_not_tell_its_size() -> None:
     study = open_study()
-    with pytest.raises(InputError, match="Silent does not tell how many tasks it runs at once"):
+    with pytest.raises(InputError, match="Silent does not say how many tasks it runs concurrently"):
         study.optimize(loss, executor=Silent())
     study.optimize(loss, executor=Silent(), workers=3)
     assert study.done
@@ -771,7 +771,7 @@ def test_no_executor(given: Any) -> None:
 
 
 def test_resources_without_a_cluster() -> None:
-    with pytest.raises(InputError, match="leave them out"):
+    with pytest.raises(InputError, match="omit them for other executors"):
         open_study().optimize(loss, workers=2, resources={"num_gpus": 1})
 
 

@@ -333,7 +333,7 @@ def test_an_objective_that_cannot_travel_is_told_before_anything_runs(path: Path
             return 1.0
 
     with open_study(path) as study:
-        with pytest.raises(InputError, match="cannot travel to worker processes"):
+        with pytest.raises(InputError, match="cannot be sent to worker processes"):
             study.optimize(objective, workers=2)
         assert study.evaluations == []
 
@@ -496,7 +496,7 @@ def test_an_evaluation_may_close_its_output(path: Path) -> None:
 MANY_FILES = """
 import os, resource, sys
 from pathlib import Path
-from deepband.executors.working import capped_output
+from deepband.execution.executors.worker import capped_output
 
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
@@ -751,7 +751,7 @@ def test_choices_of_a_script_work_in_workers(tmp_path: Path) -> None:
 
 def test_a_choice_that_cannot_travel_is_refused_before_anything_is_run() -> None:
     study = open_study(space={"lock": [threading.Lock(), "none"]})
-    with pytest.raises(InputError, match=r"'lock' has the choice <unlocked .* cannot travel"):
+    with pytest.raises(InputError, match=r"'lock' has the choice <unlocked .* cannot be sent"):
         study.optimize(lambda config, budget: 1.0, workers=2)
     assert study.evaluations == []
     study.optimize(lambda config, budget: 1.0)
@@ -801,7 +801,7 @@ class SlowToLoad:
 def test_a_spare_worker_is_used_when_it_has_loaded_the_objective(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "SECONDS_TO_BEGIN", 1.5)
+    monkeypatch.setattr(processes, "SECONDS_TO_START", 1.5)
     with open_study(path, max_budget=3, seed=3) as study:
         study.optimize(SlowToLoad(), workers=2, retries=0)
         assert all((each.loss is None) == (each.config["x"] < 0.3) for each in study.evaluations)

@@ -371,7 +371,7 @@ def test_resources_that_cannot_be_read_are_refused(given: list[str], why: str) -
 
 def test_resources_need_a_cluster(folder: Path) -> None:
     run = ["run", "a.study", "train.py:objective", "--max-budget", 3, "--resources", "num_gpus=1"]
-    assert "resources are for executor='ray' or Dask" in call(folder, *run, code=2)
+    assert "resources only apply to Ray and Dask" in call(folder, *run, code=2)
     assert deepband.open_study(folder / "a.study").evaluations == []
 
 

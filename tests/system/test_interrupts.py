@@ -13,7 +13,7 @@ import pytest
 
 import deepband
 from deepband.core.facts import JobKey
-from deepband.execution.outbox import Outbox, Running
+from deepband.execution.outbox import Outbox, RunningJob
 
 TRAIN = """
 import os, time
@@ -53,7 +53,9 @@ def start(folder: Path, objective: str, workers: int, *more: str) -> subprocess.
         return subprocess.Popen(command, cwd=folder, text=True, stdout=said, stderr=said)
 
 
-def wait_until_running(folder: Path, process: subprocess.Popen[str], count: int) -> list[Running]:
+def wait_until_running(
+    folder: Path, process: subprocess.Popen[str], count: int
+) -> list[RunningJob]:
     """The jobs that run, as soon as there are so many."""
     outbox = Outbox(folder / "a.study.files")
     while process.poll() is None:
@@ -141,7 +143,7 @@ study.optimize(lambda config, budget: time.sleep(60))
     assert finishes(folder)
 
 
-def kill_driver(folder: Path, workers: int = 2) -> list[Running]:
+def kill_driver(folder: Path, workers: int = 2) -> list[RunningJob]:
     """What was running then, and goes on."""
     process = start(folder, "steady", workers)
     running = wait_until_running(folder, process, workers)
