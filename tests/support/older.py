@@ -1,4 +1,4 @@
-"""Study files as older versions of deepband wrote them."""
+"""Study files of older formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HELD = (FORMATS / "format_2.jsonl").read_text().splitlines()
 
 
 def make_format_2(place: Path) -> None:
-    """A file that a deepband of format 2 wrote."""
+    """A study file of format 2."""
     shutil.copy(FORMATS / "format_2.sqlite", place)
 
 

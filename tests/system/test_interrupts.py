@@ -1,4 +1,4 @@
-"""Ctrl-C once, twice, three times; SIGTERM; and drivers that come after one that died."""
+"""Ctrl-C once, twice, three times; SIGTERM; and drivers that follow a dead one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def start(folder: Path, objective: str, workers: int, *more: str) -> subprocess.
 def wait_until_running(
     folder: Path, process: subprocess.Popen[str], count: int
 ) -> list[RunningJob]:
-    """The jobs that run, as soon as there are so many."""
+    """The running jobs, as soon as there are `count`."""
     outbox = Outbox(folder / "a.study.files")
     while process.poll() is None:
         if len(running := outbox.running()) >= count:
@@ -144,7 +144,7 @@ study.optimize(lambda config, budget: time.sleep(60))
 
 
 def kill_driver(folder: Path, workers: int = 2) -> list[RunningJob]:
-    """What was running then, and goes on."""
+    """Kill a driver; the jobs that its workers are still running."""
     process = start(folder, "steady", workers)
     running = wait_until_running(folder, process, workers)
     process.kill()
