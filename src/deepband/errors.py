@@ -1,22 +1,22 @@
 """Every error that deepband raises on purpose.
 
     DeepbandError
-    ├── InputError            something given is wrong; nothing was spent (also a ValueError)
+    ├── InputError            invalid input; nothing was evaluated (also a ValueError)
     │   ├── BudgetError       eta, min_budget, max_budget or a budget to deepen to
-    │   ├── SpaceError        a search space that cannot be read or drawn from
+    │   ├── SpaceError        a search space that cannot be read or sampled
     │   ├── UnknownNameError  a strategy or sampler that does not exist
-    │   └── ResultError       what an objective returned is not a loss
-    ├── JobError              a job that this study does not wait for
+    │   └── ResultError       an objective returned something that is not a loss
+    ├── JobError              a job that is not open in this study
     ├── UnfinishedError       the current run must be finished first
-    ├── NoResultError         no evaluation has a finite loss yet, so none is the best
+    ├── NoResultError         no evaluation has a finite loss yet
     ├── ObjectiveError        the first evaluations of an objective all failed
     ├── ClosedError           the study was closed
-    ├── FactError             facts that do not fit together
+    ├── FactError             facts that contradict each other
     └── StorageError          a study file that cannot be read or written
-        ├── HeldError         another driver holds the study
+        ├── HeldError         another process has locked the study
         └── GoneError         the file of an open study was moved, deleted or replaced
 
-Each keeps its facts as attributes and says what happened, what was given and what to do.
+Every message says what happened, what was given and what to do; details are attributes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 
 def shown(given: object, most: int = 80) -> str:
-    """What was given, for a message: never too long, whatever its repr does."""
+    """The repr of a value for a message, shortened; the name of its type if repr fails."""
     try:
         text = repr(given)
     except Exception:
@@ -60,23 +60,21 @@ def shown(given: object, most: int = 80) -> str:
 
 
 class DeepbandError(Exception):
-    """The root of every error that deepband raises on purpose."""
+    """The base class of every error that deepband raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the finished error. By default Python would call `__init__` with the message,
-        which most subclasses build from other arguments."""
+        """Pickle the message and attributes. By default Python calls `__init__` with the message,
+        but most subclasses build it from other arguments."""
         attributes = {name: _portable(value) for name, value in vars(self).items()}
         return _restored, (type(self), self.args), attributes
 
 
 def _restored(kind: type[DeepbandError], args: tuple[object, ...]) -> DeepbandError:
-    """An error with this message; unpickling then sets its attributes."""
     return kind.__new__(kind, *args)
 
 
 def _portable(value: object) -> object:
-    """The value or, if it does not survive pickling, its text: an error about a value that cannot
-    reach another process must still be able to."""
+    """The value, or its text if it cannot be pickled: the error itself must stay picklable."""
     try:
         pickle.loads(pickle.dumps(value))
     except Exception:
@@ -85,11 +83,11 @@ def _portable(value: object) -> object:
 
 
 class InputError(DeepbandError, ValueError):
-    """Something given is wrong; nothing was spent."""
+    """The input is invalid. Nothing was evaluated."""
 
 
 class BudgetError(InputError):
-    """A budget or an eta that makes no schedule."""
+    """A budget or an eta that is invalid or does not fit the schedule."""
 
     def __init__(self, name: str, given: object, advice: str) -> None:
         self.name = name
@@ -98,19 +96,19 @@ class BudgetError(InputError):
 
 
 def read_index(name: str, given: object, count: int) -> int:
-    """A whole number from 0 to count - 1."""
-    whole = int(given) if isinstance(given, Integral) and not isinstance(given, bool) else -1
-    if not 0 <= whole < count:
+    """The index as an int, or an InputError if it is not an integer from 0 to count - 1."""
+    index = int(given) if isinstance(given, Integral) and not isinstance(given, bool) else -1
+    if not 0 <= index < count:
         raise InputError(f"there is no {name} {shown(given)}: give one from 0 to {count - 1}.")
-    return whole
+    return index
 
 
 class SpaceError(InputError):
-    """A search space that cannot be read or drawn from."""
+    """A search space that cannot be read or sampled."""
 
 
 class UnknownNameError(InputError):
-    """A name that is not in the table it was looked up in."""
+    """A name that does not exist, with the valid names and the closest match."""
 
     def __init__(self, kind: str, given: object, valid: Iterable[str]) -> None:
         self.kind = kind
@@ -119,11 +117,11 @@ class UnknownNameError(InputError):
         close = get_close_matches(given, self.valid, n=1) if isinstance(given, str) else []
         hint = f" Did you mean {close[0]!r}?" if close else ""
         names = ", ".join(repr(name) for name in self.valid)
-        super().__init__(f"there is no {kind} {shown(given)}; there are {names}.{hint}")
+        super().__init__(f"there is no {kind} {shown(given)}; choose from {names}.{hint}")
 
 
 class ResultError(InputError):
-    """What an objective returned is not a loss, or is too large to be recorded."""
+    """An objective returned something that is not a loss, or is too large to record."""
 
     def __init__(self, given: object, advice: str, problem: str = "") -> None:
         self.given = given
@@ -133,7 +131,7 @@ class ResultError(InputError):
 
 
 class JobError(DeepbandError):
-    """A job that this study does not wait for."""
+    """A job that is not open in this study."""
 
     def __init__(self, bracket: object, index: object, rung: object, reason: str) -> None:
         self.bracket = bracket
@@ -152,14 +150,14 @@ class UnfinishedError(DeepbandError):
         self.open_jobs = open_jobs
         jobs = "1 job is" if open_jobs == 1 else f"{open_jobs} jobs are"
         super().__init__(
-            f"cannot {action}: the current run is not finished, {jobs} open (and may lead to "
-            "more on the rungs above). Run it to its end first: with `study.optimize`, "
-            "`deepband run`, or by ask and tell until `study.done`."
+            f"cannot {action}: the current run is not finished, {jobs} open (and promotions may "
+            "add more). Finish it first with `study.optimize`, `deepband run`, or ask and tell "
+            "until `study.done`."
         )
 
 
 class NoResultError(DeepbandError):
-    """No evaluation has a finite loss, on a rung or at all, so none is the best."""
+    """No evaluation of the study, or of one rung, has a finite loss yet."""
 
     def __init__(self, evaluations: int, rung: int | None = None) -> None:
         self.evaluations = evaluations
@@ -167,7 +165,7 @@ class NoResultError(DeepbandError):
         where = "" if rung is None else f" on rung {rung}"
         if evaluations:
             why = (
-                f"none of the {evaluations} evaluations{where} has a finite loss. Their errors are "
+                f"none of the {evaluations} evaluations{where} has a finite loss. See the errors "
                 "in `study.evaluations`."
             )
         else:
@@ -176,14 +174,14 @@ class NoResultError(DeepbandError):
 
 
 class ObjectiveError(DeepbandError):
-    """The first evaluations of an objective all failed, so it is the objective that is wrong."""
+    """The first evaluations all failed, so the objective itself is probably wrong."""
 
     def __init__(self, errors: Sequence[str]) -> None:
         self.errors = tuple(errors)
         super().__init__(
-            f"the first {len(errors)} evaluations all failed; nothing was recorded. Mend the "
-            "objective and run again, or believe them with first_failures=0. The first one:\n"
-            f"{errors[0].strip()}"
+            f"the first {len(errors)} evaluations all failed; nothing was recorded. Fix the "
+            "objective and run again, or accept the failures with first_failures=0. The first "
+            f"error:\n{errors[0].strip()}"
         )
 
 
@@ -195,7 +193,7 @@ class ClosedError(DeepbandError):
 
 
 class FactError(DeepbandError):
-    """Facts that do not fit together: a damaged study, or a bug of ours."""
+    """Facts that contradict each other: a damaged study, or a bug in deepband."""
 
 
 class StorageError(DeepbandError):
@@ -208,34 +206,37 @@ class StorageError(DeepbandError):
 
 
 class TornError(StorageError):
-    """A driver died in the middle of a commit, which somebody who may write must undo first."""
+    """A process died during a commit. The file is readable once a process that may write to it
+    has rolled the commit back."""
 
     def __init__(self, path: object) -> None:
         super().__init__(
             path,
-            "was left in the middle of a commit by a driver that died. Whoever opens it next, such "
-            "as `deepband status`, undoes that commit.",
+            "a process died while it was writing to the file. Run `deepband status`, or open the "
+            "study, to roll that write back.",
         )
 
 
 class HeldError(StorageError):
-    """Another driver holds the study."""
+    """Another process has locked the study."""
 
     def __init__(self, path: object, holder: Mapping[str, object]) -> None:
         self.holder = dict(holder)
-        who = "held by another process"
+        locked = "is locked by another process"
         if holder:
-            who = (
-                f"held by process {holder.get('pid')} on host {holder.get('host')} "
+            locked = (
+                f"is locked by process {holder.get('pid')} on host {holder.get('host')} "
                 f"since {holder.get('since')}"
             )
-        super().__init__(path, f"{who}. One driver a study: wait for it, or stop it.")
+        super().__init__(
+            path, f"{locked}. Only one process at a time can write to a study: wait, or stop it."
+        )
 
 
 class GoneError(StorageError):
-    """The file of an open study was moved, deleted or replaced by another one.
+    """The file of an open study was moved, deleted or replaced.
 
-    The study stays readable, and results reported after this happened are kept in memory.
+    The study stays readable, and results reported since then are kept in memory.
     """
 
     def __init__(self, path: object, reason: str) -> None:
@@ -248,19 +249,19 @@ class GoneError(StorageError):
 
 
 class SmallSpaceWarning(UserWarning):
-    """A discrete space has fewer values than the run needs configs: some will repeat."""
+    """A discrete space has fewer values than the run needs configs, so some will repeat."""
 
 
 class ObserverWarning(UserWarning):
-    """An observer failed. The study goes on without it."""
+    """An observer failed. The study continues without it."""
 
 
 class BusyWarning(UserWarning):
-    """Another program locks the study file. The study waits until it is released."""
+    """Another program has locked the study file. deepband waits until the lock is released."""
 
 
 def show_warning(text: str, kind: type[Warning]) -> None:
-    """Show a warning without raising it, even where warnings are errors: it must not end a run."""
+    """Show a warning, even where warnings are turned into errors: it must not end a run."""
     try:
         warnings.warn(text, kind, stacklevel=3)
     except kind:

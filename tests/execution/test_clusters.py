@@ -16,22 +16,17 @@ from typing import Any
 
 import pytest
 
+import clusters
 import deepband
 from deepband import DeepbandError, InputError, Study
 from deepband.analysis.export import canonical
 from driving import wait_until
 
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.timeout(240),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.timeout(240), *clusters.MARKS]
 
 
 def make_objective(ledger: Path, trap: str = "", seconds: float = 0.02) -> Any:
-    """An objective that travels by value. It notes every evaluation that it finishes, and on its
+    """An objective that is pickled by value. It logs every evaluation that it finishes, and on its
     first call with the budget 3 does what the trap says."""
 
     def train(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
@@ -87,26 +82,21 @@ def check_once(ledger: Path, place: Path) -> None:
 
 @pytest.fixture(scope="module")
 def dask() -> Iterator[Any]:
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=3, threads_per_worker=1, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with clusters.dask_client(3) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[None]:
-    import ray
+    with clusters.ray_connection(3):
+        yield
 
-    ray.init(
-        "local", num_cpus=3, log_to_driver=False, include_dashboard=False, logging_level="ERROR"
-    )
-    yield
-    ray.shutdown()
+
+@pytest.fixture(params=["dask", "ray"])
+def executor(request: pytest.FixtureRequest) -> Any:
+    """A cluster, as it is given to `optimize`."""
+    client = request.getfixturevalue("dask" if request.param == "dask" else "ray_cluster")
+    return client or "ray"
 
 
 def address(client: Any) -> str:
@@ -114,9 +104,9 @@ def address(client: Any) -> str:
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-def test_dask_gives_the_same_study(dask: Any, tmp_path: Path, ahead: bool) -> None:
+def test_a_cluster_gives_the_same_study(executor: Any, tmp_path: Path, ahead: bool) -> None:
     ledger, place = tmp_path / "ledger", tmp_path / "a.study"
-    found = run_both(place, make_objective(ledger), executor=dask, ahead=ahead)
+    found = run_both(place, make_objective(ledger), executor=executor, ahead=ahead)
     assert found == undisturbed(tmp_path)
     if not ahead:
         check_once(ledger, place)
@@ -129,21 +119,8 @@ def test_dask_by_its_address(dask: Any, tmp_path: Path) -> None:
     assert found == undisturbed(tmp_path)
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_ray_gives_the_same_study(ray_cluster: None, tmp_path: Path, ahead: bool) -> None:
-    ledger, place = tmp_path / "ledger", tmp_path / "a.study"
-    found = run_both(place, make_objective(ledger), executor="ray", ahead=ahead)
-    assert found == undisturbed(tmp_path)
-    if not ahead:
-        check_once(ledger, place)
-
-
 @pytest.mark.parametrize("workers", [1, 2, 7, 32])
-@pytest.mark.parametrize("cluster", ["dask", "ray"])
-def test_any_number_of_places(
-    dask: Any, ray_cluster: None, tmp_path: Path, cluster: str, workers: int
-) -> None:
-    executor = dask if cluster == "dask" else "ray"
+def test_any_number_of_places(executor: Any, tmp_path: Path, workers: int) -> None:
     objective = make_objective(tmp_path / "ledger")
     found = run_both(tmp_path / "a.study", objective, executor=executor, workers=workers)
     assert found == undisturbed(tmp_path)
@@ -151,7 +128,7 @@ def test_any_number_of_places(
 
 
 def test_resources_of_ray(ray_cluster: None, tmp_path: Path) -> None:
-    """Two of three processors a job: no two at once."""
+    """Each job takes two of three CPUs, so no two jobs run concurrently."""
     objective = make_objective(tmp_path / "ledger", seconds=0.1)
     start = time.monotonic()
     with open_study(tmp_path / "a.study") as study:
@@ -188,53 +165,30 @@ def test_resources_from_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "run 0, max_budget 3: done" in done.stdout
 
 
-def test_a_dask_worker_that_is_killed(dask: Any, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed(executor: Any, tmp_path: Path) -> None:
     ledger, place = tmp_path / "ledger", tmp_path / "a.study"
-    found = run_both(place, make_objective(ledger, trap="kill"), executor=dask)
+    found = run_both(place, make_objective(ledger, trap="kill"), executor=executor)
     assert ledger.with_suffix(".sprung").exists()
     assert found == undisturbed(tmp_path)
     check_once(ledger, place)
 
 
-def test_a_ray_worker_that_is_killed(ray_cluster: None, tmp_path: Path) -> None:
-    ledger, place = tmp_path / "ledger", tmp_path / "a.study"
-    found = run_both(place, make_objective(ledger, trap="kill"), executor="ray")
-    assert ledger.with_suffix(".sprung").exists()
-    assert found == undisturbed(tmp_path)
-    check_once(ledger, place)
-
-
-@pytest.mark.parametrize("engine", ["dask", "ray"])
-def test_a_task_that_never_returns(
-    engine: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    client = request.getfixturevalue("dask" if engine == "dask" else "ray_cluster")
-    found = run_both(
-        tmp_path / "a.study",
-        make_objective(tmp_path / "ledger", trap="hang"),
-        executor=client if engine == "dask" else "ray",
-        timeout=5.0,
-    )
+def test_a_task_that_never_returns(executor: Any, tmp_path: Path) -> None:
+    objective = make_objective(tmp_path / "ledger", trap="hang")
+    found = run_both(tmp_path / "a.study", objective, executor=executor, timeout=5.0)
     assert (tmp_path / "ledger.sprung").exists()
     assert found == undisturbed(tmp_path)
-    if engine == "dask":
-        client.restart()  # the thread that hangs
+    if executor != "ray":
+        executor.restart()  # ends the thread that hangs
 
 
 def test_a_dask_node_that_is_lost(tmp_path: Path) -> None:
-    """A worker with its nanny, started apart from the cluster, all killed in the middle."""
-    from distributed import Client, LocalCluster
-
+    """A worker with its nanny, started apart from the cluster and killed during the run."""
     ledger, place = tmp_path / "ledger", tmp_path / "a.study"
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with clusters.dask_client(1) as client:
         node = subprocess.Popen(
             [
-                *(sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address),
+                *(sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address),
                 *("--nthreads", "2", "--no-dashboard", "--local-directory", str(tmp_path)),
             ],
             start_new_session=True,
@@ -258,7 +212,7 @@ def test_a_dask_node_that_is_lost(tmp_path: Path) -> None:
 
 
 def start_dask(folder: Path) -> tuple[str, subprocess.Popen[bytes], subprocess.Popen[bytes]]:
-    """A scheduler in a process of its own, and two workers: its address, and both."""
+    """The address and process of a scheduler, and the process of its two workers."""
 
     def start(*words: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", *words, "--scheduler-file", str(file), "--no-dashboard"]
@@ -274,7 +228,7 @@ def start_dask(folder: Path) -> tuple[str, subprocess.Popen[bytes], subprocess.P
 
 
 def test_a_dask_scheduler_that_is_killed(tmp_path: Path) -> None:
-    """In the middle of evaluations. Workers finish these before they notice and end."""
+    """Workers finish their evaluations before they notice and exit."""
     ledger, place = tmp_path / "ledger", tmp_path / "a.study"
     found, scheduler, workers = start_dask(tmp_path)
 
@@ -300,7 +254,7 @@ def test_a_dask_scheduler_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_ray_node_that_is_lost(tmp_path: Path) -> None:
-    """A cluster of two nodes on this machine, of which one is killed in the middle."""
+    """One of two nodes on this machine is killed during the run."""
     ledger, place = tmp_path / "ledger", tmp_path / "a.study"
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -336,7 +290,7 @@ def test_a_ray_node_that_is_lost(tmp_path: Path) -> None:
 
 
 def count(ledger: Path) -> int:
-    """How many evaluations were finished."""
+    """The number of finished evaluations."""
     return len(ledger.read_text().splitlines()) if ledger.exists() else 0
 
 
@@ -376,9 +330,9 @@ def test_resources_that_nobody_has(dask: Any, ray_cluster: None, tmp_path: Path)
     study, objective = open_study(tmp_path / "a.study"), make_objective(tmp_path / "ledger")
     with pytest.raises(InputError, match="no Dask worker has the resources"):
         study.optimize(objective, executor=dask, resources={"GPU": 1})
-    with pytest.raises(InputError, match="the Ray cluster has not the resources"):
+    with pytest.raises(InputError, match="the Ray cluster does not have the resources"):
         study.optimize(objective, executor="ray", resources={"num_gpus": 1})
-    with pytest.raises(InputError, match="connected to a Ray cluster already"):
+    with pytest.raises(InputError, match="already connected to a Ray cluster"):
         study.optimize(objective, executor="ray://10.255.255.1:10001")
 
 
@@ -393,7 +347,7 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
 
 
 def test_no_cluster_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no Dask scheduler answers at 127.0.0.1:1"):
+    with pytest.raises(InputError, match=r"no Dask scheduler responds at 127.0.0.1:1"):
         open_study(tmp_path / "a.study").optimize(
             make_objective(tmp_path / "ledger"), executor="dask://127.0.0.1:1"
         )

@@ -1,4 +1,4 @@
-"""The contract that every executor keeps, whoever owns its workers."""
+"""The contract that every executor fulfils."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
+import clusters
 import deepband
 from deepband import DeepbandError, Job
 from deepband.execution.executors.base import Ended, Executor
@@ -30,11 +31,11 @@ from deepband.system.interrupts import Interrupts
 from driving import wait_until
 
 LONG = 3600.0
-"""Longer than a test may take: who waits until then is ended by pytest."""
+"""Seconds. Longer than the time limit of a test."""
 
 
 def make_objective() -> Any:
-    """An objective that travels by value and does what its config says."""
+    """An objective that is pickled by value and does what its config says."""
 
     def act(config: dict[str, Any], budget: float) -> float:
         import os
@@ -73,13 +74,13 @@ class Bench:
 
     @property
     def gate(self) -> Path:
-        """Tasks that were told to hold end when this exists."""
+        """Tasks with the action "hold" end when this exists."""
         return self.folder / "gate"
 
     def open(self, timeout: float | None = None) -> Executor:
         executor = KINDS[self.kind](self, timeout)
         self.stack.callback(executor.close)
-        self.stack.callback(self.gate.touch)  # before: so that nobody is waited for in vain
+        self.stack.callback(self.gate.touch)  # runs first, so that no task blocks the closing
         return executor
 
     def task(self, do: str = "return") -> Task:
@@ -144,22 +145,15 @@ KINDS: dict[str, Opening] = {
 }
 CLUSTERS = ("dask", "ray")
 ELSEWHERE = ("processes", "threads", "process pool", *CLUSTERS)
-"""Those whose tasks run while their driver does something else, and may take too long."""
+"""Executors whose tasks run concurrently with the driver, and may time out."""
 DYING = ("processes", *CLUSTERS)
-"""Those that go on when a worker dies."""
-
-CLUSTER_MARKS = [
-    pytest.mark.heavy,
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+"""Executors that survive the death of a worker."""
 
 
 def over(*kinds: str) -> pytest.MarkDecorator:
     """Run a test over these kinds of executors."""
     marked = [
-        pytest.param(kind, marks=CLUSTER_MARKS if kind in CLUSTERS else [], id=kind)
+        pytest.param(kind, marks=clusters.MARKS if kind in CLUSTERS else [], id=kind)
         for kind in kinds
     ]
     return pytest.mark.parametrize("bench", marked, indirect=True)
@@ -173,26 +167,14 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def dask_client() -> Iterator[Any]:
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with clusters.dask_client(2) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[None]:
-    import ray
-
-    ray.init(
-        "local", num_cpus=2, log_to_driver=False, include_dashboard=False, logging_level="ERROR"
-    )
-    yield
-    ray.shutdown()
+    with clusters.ray_connection(2):
+        yield
 
 
 def losses(all_ended: Iterable[Ended]) -> dict[int, float | None]:
@@ -201,11 +183,7 @@ def losses(all_ended: Iterable[Ended]) -> dict[int, float | None]:
 
 
 class TestExecutor:
-    """What a driver may rely on.
-
-    Time is real, but for the simulated executor: waiting for its tasks takes no real time, however
-    long they take on its own clock.
-    """
+    """What a driver may rely on. The simulated executor takes no real time for its tasks."""
 
     @over(*KINDS)
     def test_wait_blocks_up_to_its_limit_when_nothing_runs(self, bench: Bench) -> None:
@@ -263,7 +241,7 @@ class TestExecutor:
 
     @over(*KINDS)
     def test_each_task_ends_once(self, bench: Bench) -> None:
-        """Those that fail, too: a failure is a result."""
+        """Including tasks that fail: a failure is a result."""
         executor = bench.open()
         waiting = [bench.task("fail" if number == 4 else "return") for number in range(1, 9)]
         ended: list[Ended] = []
@@ -299,7 +277,7 @@ class TestExecutor:
     def test_a_pool_that_breaks_ends_the_run(self, bench: Bench) -> None:
         executor = bench.open()
         executor.submit(bench.task("die"))
-        with pytest.raises(DeepbandError, match="takes no more tasks: BrokenProcessPool"):
+        with pytest.raises(DeepbandError, match="accepts no more tasks: BrokenProcessPool"):
             executor.wait(LONG)
 
     @over(*KINDS)
@@ -312,7 +290,7 @@ class TestExecutor:
 
     @over(*ELSEWHERE)
     def test_close_waits_for_no_task_and_wants_no_result(self, bench: Bench) -> None:
-        """The task ends after `close` has returned, if it ends at all: its worker may be gone."""
+        """The task ends after `close` has returned, unless its worker was killed."""
         executor = bench.open()
         executor.submit(bench.task("hold"))
         wait_until(bench.gate.with_suffix(".begun").exists)
@@ -327,7 +305,7 @@ class TestExecutor:
 def test_a_driver_that_waits_for_the_worker_of_a_dead_one_does_not_spin(
     executor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker goes on until the second driver has waited for it five times in vain."""
+    """The worker continues until the second driver has waited for it five times."""
     script = tmp_path / "script.py"
     script.write_text(
         "import time\n"

@@ -1,4 +1,4 @@
-"""Where jobs run does not matter: pools, threads, virtual clocks, work ahead of the next run."""
+"""Results do not depend on the executor: pools, threads, virtual clocks, work ahead."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SPACE = {"x": (0.0, 1.0)}
 
 
 def loss(config: dict[str, Any], budget: float) -> float:
-    """Crossing curves, the same wherever it is computed."""
+    """Crossing curves, the same on every executor."""
     return float(config["x"] + random.Random(f"{config['x']} {budget}").random() / budget)
 
 
@@ -50,7 +50,7 @@ def open_study(place: Path | None = None, **settings: Any) -> Study:
 
 
 def run_twice(study: Study, run: Callable[[], object], strategy: StrategyName) -> list[str]:
-    """Run, deepen, run: the canonical export."""
+    """The canonical export after a run, a deepening and another run."""
     run()
     study.deepen(strategy)
     run()
@@ -82,7 +82,7 @@ def test_the_number_of_workers_does_not_matter(
 def test_any_order_of_results_and_any_stops_give_the_same_study(
     seed: int, workers: int, ahead: bool, strategy: StrategyName, max_cost: int
 ) -> None:
-    """Adversarial durations on a virtual clock, stopped again and again by a small limit."""
+    """Adversarial durations on a virtual clock, stopped repeatedly by a small limit."""
     draw = random.Random(seed)
     alone, disturbed = open_study(), open_study()
 
@@ -107,7 +107,7 @@ def test_processes_of_the_standard_library() -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("workers", [2, 7, 32])
 def test_any_number_of_processes_and_random_delays(workers: int, tmp_path: Path) -> None:
-    """Interrupted by a limit of time, too, and with work ahead."""
+    """Also interrupted by a time limit, and with work ahead."""
 
     def delayed(config: dict[str, Any], budget: float) -> float:
         time.sleep(random.Random().paretovariate(1.5) / 100)
@@ -238,7 +238,7 @@ def test_a_copy_goes_its_own_way() -> None:
     assert job is not None
     forecast(study, 4, 1.0)
     copy = study.copy()
-    assert copy.ask() == job  # nobody runs it for the copy
+    assert copy.ask() == job  # no worker runs it for the copy
     study.tell(job, 0.5)
     study.optimize(loss)
     assert len(copy.evaluations) == 0
@@ -296,7 +296,7 @@ def test_failures_ahead_are_failures_of_the_next_run() -> None:
     study = open_study()
     simulated = SimulatedExecutor(50, lambda job: 1e6 if job.budget == 9 else job.budget)
     study.optimize(failing, executor=simulated, ahead=True)
-    failed = sum(told.loss is None for told in study.session.state.ahead.results.values())
+    failed = sum(result.loss is None for result in study.state.ahead.results.values())
     assert failed
     assert study.retry_failed() == failed
     study.deepen("preserving")
@@ -344,7 +344,7 @@ def test_work_ahead_in_processes_and_on_the_command_line(tmp_path: Path) -> None
 def test_a_forecast_is_what_a_plain_simulation_finds(
     eta: int, max_budget: int, workers: int
 ) -> None:
-    """Against places and ends alone: no study, no losses, no loop."""
+    """Compared with slots and end times alone: no study, no losses, no loop."""
     study = open_study(eta=eta, max_budget=max_budget)
     found, *_ = forecast(study, workers, 1.0)
     assert found.jobs == study.plan().evaluations
@@ -431,14 +431,14 @@ def test_a_worker_of_another_host_lives_while_it_gives_signs_of_life(tmp_path: P
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Signs of life every tenth of a second, and no patience."""
-    monkeypatch.setattr(remote, "SECONDS_A_BEAT", 0.1)
+    """Heartbeats every tenth of a second, and little patience."""
+    monkeypatch.setattr(remote, "SECONDS_BETWEEN_HEARTBEATS", 0.1)
     monkeypatch.setattr(futures, "SECONDS_SILENT", 1.5)
-    monkeypatch.setattr(futures, "SECONDS_A_CHECK", 0.1)
+    monkeypatch.setattr(futures, "SECONDS_BETWEEN_CHECKS", 0.1)
 
 
 class Twice(ThreadPoolExecutor):
-    """Runs every task two times, and answers with the second."""
+    """Runs every task twice, and returns the second result."""
 
     def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
         super().submit(function, *arguments, **named).result()
@@ -461,7 +461,7 @@ def test_a_task_that_the_executor_runs_twice() -> None:
 
 
 class AtOnceTwice(ThreadPoolExecutor):
-    """Runs every task two times at once, and answers with the second."""
+    """Runs every task twice concurrently, and returns the second result."""
 
     def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
         super().submit(function, *arguments, **named)
@@ -470,7 +470,7 @@ class AtOnceTwice(ThreadPoolExecutor):
 
 
 def test_a_task_that_runs_twice_at_once() -> None:
-    """The second is declined, and offered again as a lost one."""
+    """The second is refused, counts as lost, and is retried."""
 
     def slow(config: dict[str, Any], budget: float) -> float:
         time.sleep(0.3)
@@ -485,7 +485,7 @@ def test_a_task_that_runs_twice_at_once() -> None:
 
 
 class Shrinking(futures.Pool):
-    """Loses half of its places after a while."""
+    """Loses half of its workers after a while."""
 
     def size(self) -> int:
         return 4 if self.submitted < 6 else 2
@@ -571,7 +571,7 @@ def test_a_broken_pool_is_nobodys_verdict(tmp_path: Path) -> None:
 
 
 def test_a_forked_worker_can_be_terminated() -> None:
-    """Though it inherits the handlers by which its driver ends gently."""
+    """Although it inherits the signal handlers of its driver."""
 
     def terminated(config: dict[str, Any], budget: float) -> float:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -665,7 +665,7 @@ def test_a_broken_pool_stops_the_run_and_keeps_what_is_known(tmp_path: Path) -> 
     with (
         open_study(place) as study,
         ProcessPoolExecutor(2, get_context("fork")) as pool,
-        pytest.raises(DeepbandError, match=r"takes no more tasks: BrokenProcessPool"),
+        pytest.raises(DeepbandError, match=r"accepts no more tasks: BrokenProcessPool"),
     ):
         study.optimize(dying, executor=pool)
     with open_study(place) as study:
@@ -722,7 +722,7 @@ def test_checkpoints_need_a_shared_folder(tmp_path: Path) -> None:
 
 
 class Untravelled:
-    """Can be sent and not received."""
+    """Can be pickled, but not unpickled."""
 
     def __call__(self, config: dict[str, Any], budget: float) -> float:
         return 0.0
@@ -748,7 +748,7 @@ def test_an_objective_that_cannot_be_loaded_there() -> None:
 
 
 class Silent(Executor):
-    """Does not tell how many tasks it runs at once."""
+    """Does not say how many tasks it runs concurrently."""
 
     def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -758,7 +758,7 @@ class Silent(Executor):
 
 def test_an_executor_that_does_not_tell_its_size() -> None:
     study = open_study()
-    with pytest.raises(InputError, match="Silent does not tell how many tasks it runs at once"):
+    with pytest.raises(InputError, match="Silent does not say how many tasks it runs concurrently"):
         study.optimize(loss, executor=Silent())
     study.optimize(loss, executor=Silent(), workers=3)
     assert study.done
@@ -771,7 +771,7 @@ def test_no_executor(given: Any) -> None:
 
 
 def test_resources_without_a_cluster() -> None:
-    with pytest.raises(InputError, match="leave them out"):
+    with pytest.raises(InputError, match="omit them for other executors"):
         open_study().optimize(loss, workers=2, resources={"num_gpus": 1})
 
 

@@ -11,21 +11,19 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import deepband
 import killing
-from aftermath import Outcome, check, check_processes, undisturbed
+from aftermath import Expected, check, check_processes, undisturbed_outcomes
 from deepband.analysis import export
 from driving import wait_until
 from killing import MODES
 from progress import Progress
 from torture import MARK, Place, Tally, processes_of, state_of, torture
-
-Expected = Callable[[str], Outcome]
 
 
 def canonical(path: Path) -> list[str]:
@@ -34,22 +32,14 @@ def canonical(path: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
-    """What a mode comes to when nothing is killed. Found out once."""
-    found: dict[str, Outcome] = {}
-
-    def look_up(name: str) -> Outcome:
-        if name not in found:
-            found[name] = undisturbed(Place(tmp_path_factory.mktemp("undisturbed")), name)
-        return found[name]
-
-    return look_up
+    return undisturbed_outcomes(tmp_path_factory)
 
 
 def rounds(
     folder: Path, names: Iterable[str], kills: int, expected: Expected
 ) -> Iterator[tuple[str, Tally]]:
-    """Torture one study after the other, each in the next mode, and check each when it is done,
-    until there were so many kills."""
+    """Torture one study after another, each in the next mode, and check each at its end, until
+    there were this many kills."""
     moment, made = random.Random(kills), 0
     for name in names:
         place = Place(folder / "tortured")
@@ -83,7 +73,7 @@ def test_killing_loses_nothing_and_repeats_only_what_was_not_finished(
 def test_thousands_of_kills_in_every_mode(
     tmp_path: Path, expected: Expected, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The modes in rotation. What has been reached is appended to the file DEEPBAND_SOAK_LOG."""
+    """The modes in rotation. Progress is appended to the file DEEPBAND_SOAK_LOG."""
     kills = int(os.environ.get("DEEPBAND_SOAK_KILLS", "10000"))
     with Progress(kills, capsys) as progress:
         modes = progress.through(itertools.cycle(MODES))
@@ -127,8 +117,7 @@ os._exit(0)
 
 
 def commit_under_strace(path: Path, *options: str) -> tuple[int, list[str]]:
-    """Make one commit in a process that strace watches from just before it; how the process
-    ended, and the lines of the trace."""
+    """Make one commit in a process under strace; its exit code and the lines of the trace."""
     trace = Path(f"{path}.trace")
     with subprocess.Popen([sys.executable, "-c", COMMIT, str(path)]) as driver:
         wait_until(lambda: state_of(driver.pid) in "TZ")
@@ -142,14 +131,14 @@ def commit_under_strace(path: Path, *options: str) -> tuple[int, list[str]]:
 
 
 def calls_of_a_commit(path: Path) -> list[tuple[str, int]]:
-    """Every system call of a commit, as its name and how many times it was called by then."""
+    """Every system call of a commit: its name, and how often it was called until then."""
     code, lines = commit_under_strace(path)
     assert code == 0
     counts: Counter[str] = Counter()
     calls: list[tuple[str, int]] = []
     for line in lines:
         match = re.match(r"(\w+)\(", line)
-        if match is None:  # the wait that was going on, a signal
+        if match is None:  # an unfinished wait, or a signal
             continue
         name = match[1]
         if name == "getppid":

@@ -25,7 +25,7 @@ from deepband.execution.outbox import Outbox
 
 
 class Machine(RuleBasedStateMachine):
-    """The model is what was told, and what the oracle then says a run evaluates."""
+    """The model: what was reported, and what the oracle says that a run evaluates."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Machine(RuleBasedStateMachine):
         self.path = self.folder / "a.study"
         self.study = deepband.open_study(self.path, space={"x": (0.0, 1.0)}, max_budget=4, eta=2)
         self.hand: dict[JobKey, Job] = {}
-        self.told: dict[JobKey, object] = {}
+        self.reported: dict[JobKey, object] = {}
         self.runs: list[tuple[str | None, int]] = [(None, 2)]
         """Each with its top rung."""
 
@@ -50,7 +50,7 @@ class Machine(RuleBasedStateMachine):
         for job in jobs:
             if job is not None:
                 assert job.key not in self.hand
-                assert job.key not in self.told
+                assert job.key not in self.reported
                 self.hand[job.key] = job
 
     @precondition(lambda self: self.hand)
@@ -59,12 +59,12 @@ class Machine(RuleBasedStateMachine):
         keys = data.draw(st.lists(st.sampled_from(sorted(self.hand)), min_size=1, unique=True))
         self.study.tell_all([(self.hand[key], self.result(self.hand[key])) for key in keys])
         for key in keys:
-            self.told[key] = self.result(self.hand.pop(key))
+            self.reported[key] = self.result(self.hand.pop(key))
 
-    @precondition(lambda self: self.told)
+    @precondition(lambda self: self.reported)
     @rule(data=st.data())
     def duplicate_result(self, data: st.DataObject) -> None:
-        bracket, index, rung = data.draw(st.sampled_from(sorted(self.told)))
+        bracket, index, rung = data.draw(st.sampled_from(sorted(self.reported)))
         try:
             self.study.tell(Job(bracket, index, rung, 1, {}), 123.0)
         except JobError:
@@ -79,15 +79,15 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def crash_and_restart(self) -> None:
-        """The driver dies: nothing is closed in order, the kernel drops the lock."""
-        self.study.session.storage.close()
+        """The driver dies: nothing is closed properly, and the kernel releases the lock."""
+        self.study._storage.close()
         self.study = deepband.open_study(self.path)
         self.hand.clear()
 
     @precondition(lambda self: self.hand)
     @rule(data=st.data())
     def late_result(self, data: st.DataObject) -> None:
-        """The driver dies; a worker finishes into the outbox; the next driver takes it in."""
+        """The driver dies, a worker writes its result to the outbox, the next driver records it."""
         keys = data.draw(st.lists(st.sampled_from(sorted(self.hand)), min_size=1, unique=True))
         jobs = [self.hand[key] for key in keys]
         self.crash_and_restart()
@@ -98,7 +98,7 @@ class Machine(RuleBasedStateMachine):
                 value = self.result(job)
                 loss = value if isinstance(value, float) else None
                 outbox.put(Attempt(job, loss, None if loss is not None else "failed: x"), "late")
-            self.told[job.key] = value
+            self.reported[job.key] = value
         self.study.optimize(lambda config, budget: 1.0, max_cost=0)
         assert outbox.waiting() == []
 
@@ -110,7 +110,7 @@ class Machine(RuleBasedStateMachine):
         run_with(Adversary(random.Random(seed), 3, 0.3), self.study, 10**6, Limits(max_cost=cost))
         for each in self.study.evaluations:
             key = each.bracket, each.index, each.rung
-            self.told.setdefault(key, self.result(Job(*key, 0, {})))
+            self.reported.setdefault(key, self.result(Job(*key, 0, {})))
 
     @precondition(lambda self: self.runs[-1][1] < 5)
     @rule(strategy=st.sampled_from([*oracle.PAPER, "frugal"]))
@@ -129,7 +129,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.study.done)
     @rule(strategy=st.sampled_from(oracle.PAPER))
     def fill(self, strategy: StrategyName) -> None:
-        """Where the last run was frugal; else it does nothing."""
+        """Only if the last run was frugal."""
         self.study.deepen(strategy, to=self.study.max_budget)
         last, top = self.runs[-1]
         if last == "frugal":
@@ -142,24 +142,26 @@ class Machine(RuleBasedStateMachine):
             (each.bracket, each.index, each.rung): each.loss for each in self.study.evaluations
         }
         losses = {
-            key: value if isinstance(value, float) else None for key, value in self.told.items()
+            key: value if isinstance(value, float) else None for key, value in self.reported.items()
         }
         assert known == losses
 
     @invariant()
     def what_is_open_is_what_the_oracle_says(self) -> None:
-        """When a run is done, it has evaluated just what the definition says."""
+        """A finished run has evaluated exactly what the definition says."""
         if not self.study.done:
             return
 
         def loss(bracket: int, index: int, rung: int) -> float | None:
-            value = self.told.get((bracket, index, rung))
+            value = self.reported.get((bracket, index, rung))
             return value if isinstance(value, float) else None
 
         seen: oracle.Cells = {}
         for strategy, top in self.runs:
             oracle.run(2, top, strategy, seen, loss)
-        assert {(b, i, k) for (b, k), who in seen.items() for i in who} == set(self.told)
+        assert {(b, i, k) for (b, k), indices in seen.items() for i in indices} == set(
+            self.reported
+        )
 
 
 def two_runs(executor: Executor, retries: int) -> Study:

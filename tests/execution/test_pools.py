@@ -1,6 +1,6 @@
 """Worker pools that break: idle workers and the fork server killed, Ctrl-C while workers start.
 
-A run goes on with new workers, or ends as interrupted; it never ends with an error of the pool.
+A run continues with new workers, or ends as interrupted, but never with an error of the pool.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def start(place: Place, objective: str) -> subprocess.Popen[bytes]:
-    """A driver with three workers, in a session of its own as on a terminal. Under a sampler that
-    learns brackets come one after the other: at the end of each, workers are idle."""
+    """A driver with three workers, in its own session as on a terminal. A sampler that learns runs
+    one bracket after another, so workers are idle at the end of each."""
     command = [sys.executable, "-m", "deepband", "run", str(place.study), f"train.py:{objective}"]
     command += ["--workers", "3", "--max-budget", "9", "--sampler", "prior"]
     with (place.folder / "said").open("ab") as said:  # not a pipe, which orphans would hold open
@@ -81,7 +81,7 @@ def undisturbed() -> list[str]:
 
 
 def check_end(place: Place, undisturbed: list[str]) -> None:
-    """The study is what it would have been, and nothing is left behind."""
+    """Check that the study is as if undisturbed, and that nothing is left behind."""
     assert canonical(deepband.open_study(place.study)) == undisturbed
     for name in ("Traceback", "BrokenProcessPool", "RuntimeError"):
         assert name not in said(place)
@@ -143,12 +143,12 @@ MOMENTS: dict[str, Callable[[int, Place], object]] = {
     "server": lambda driver, place: fork_servers(driver, place.study),
     "worker": lambda driver, place: workers_of(driver, place.study),
 }
-"""What has happened before a driver is disturbed while its workers start."""
+"""What must have happened before the driver is disturbed, while its workers start."""
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(2, 7))]
 
 
 def start_until(place: Place, moment: str, seed: int) -> subprocess.Popen[bytes]:
-    """A driver that has come so far, and a little further."""
+    """A driver at this stage, or shortly after it."""
     driver = start(place, "steady")
     wait_until(lambda: driver.poll() is not None or MOMENTS[moment](driver.pid, place))
     time.sleep(random.Random(f"{moment} {seed}").uniform(0, 0.3))

@@ -54,7 +54,7 @@ def by_x(config: dict[str, Any], budget: float) -> float:
 
 
 def undisturbed() -> list[str]:
-    """What a study comes to when nothing goes wrong."""
+    """The outcome of a study when nothing goes wrong."""
     study = open_study()
     study.optimize(by_x)
     return canonical(study)
@@ -285,7 +285,7 @@ def test_a_fork_in_the_objective(path: Path) -> None:
 
 
 def test_a_full_disk_in_checkpoints_and_outbox_costs_no_result(path: Path) -> None:
-    """A limit on file sizes stands in for the disk, within the workers only."""
+    """A limit on file sizes simulates the disk, in the workers only."""
 
     def objective(config: dict[str, Any], budget: float, context: Context) -> float:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
@@ -335,7 +335,7 @@ def test_an_objective_that_cannot_travel_is_told_before_anything_runs(path: Path
             return 1.0
 
     with open_study(path) as study:
-        with pytest.raises(InputError, match="cannot travel to worker processes"):
+        with pytest.raises(InputError, match="cannot be sent to worker processes"):
             study.optimize(objective, workers=2)
         assert study.evaluations == []
 
@@ -465,7 +465,7 @@ def test_output_that_cannot_be_kept_is_lost_and_nothing_else(path: Path) -> None
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_a_failed_evaluation_harms_no_other(path: Path, workers: int) -> None:
-    """As an assertion on a GPU does, a failure breaks all that follows in its process."""
+    """Like an assertion on a GPU, a failure breaks everything that follows in its process."""
 
     def objective(config: dict[str, Any], budget: float) -> float:
         if hasattr(sys, "broken"):
@@ -498,7 +498,7 @@ def test_an_evaluation_may_close_its_output(path: Path) -> None:
 MANY_FILES = """
 import os, resource, sys
 from pathlib import Path
-from deepband.executors.working import capped_output
+from deepband.execution.executors.worker import capped_output
 
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
@@ -640,7 +640,7 @@ def test_a_fault_of_the_machine_that_stays_stops_the_run_and_is_no_verdict(
 
 
 class EndsTheProcess:
-    """A result that cannot even be looked at."""
+    """A result that raises when it is inspected."""
 
     def __float__(self) -> float:
         sys.exit("read")
@@ -663,7 +663,7 @@ def test_a_result_whose_reading_exits_is_a_failure(path: Path, workers: int) -> 
         assert all(each.config["x"] < 0.3 for each in failed)
 
 
-# Configs that hold what can be changed
+# Configs with mutable values
 
 LISTS: dict[str, Any] = {"layers": [[64, 32], [128], [16, 16, 16]], "x": (0.0, 1.0)}
 
@@ -736,7 +736,7 @@ def test_choices_that_are_objects_work_anywhere(pool: str) -> None:
 
 
 def test_choices_of_a_script_work_in_workers(tmp_path: Path) -> None:
-    """Workers do not load the script, so its functions must travel by value."""
+    """Workers do not import the script, so its functions must be pickled by value."""
     script = tmp_path / "script.py"
     script.write_text(
         "import deepband\n"
@@ -753,7 +753,7 @@ def test_choices_of_a_script_work_in_workers(tmp_path: Path) -> None:
 
 def test_a_choice_that_cannot_travel_is_refused_before_anything_is_run() -> None:
     study = open_study(space={"lock": [threading.Lock(), "none"]})
-    with pytest.raises(InputError, match=r"'lock' has the choice <unlocked .* cannot travel"):
+    with pytest.raises(InputError, match=r"'lock' has the choice <unlocked .* cannot be sent"):
         study.optimize(lambda config, budget: 1.0, workers=2)
     assert study.evaluations == []
     study.optimize(lambda config, budget: 1.0)
@@ -771,7 +771,7 @@ def test_a_result_of_a_config_with_objects_waits_in_the_outbox(tmp_path: Path) -
 
 
 def test_a_result_that_waits_keeps_the_types_of_its_config(tmp_path: Path) -> None:
-    """Else it would not match the job that it answers, and would be evaluated again."""
+    """Otherwise it would not match its job, which would be evaluated again."""
     outbox = Outbox(tmp_path)
     outbox.make()
     config = {"layers": (50, 20), "steps": [1, 2], "names": {1: "a", "b": (None,)}}
@@ -786,7 +786,7 @@ def test_a_result_that_waits_keeps_the_types_of_its_config(tmp_path: Path) -> No
 
 
 class SlowToLoad:
-    """An objective whose loading takes longer than a worker may take to begin."""
+    """An objective that takes longer to load than a worker may take to start."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         time.sleep(2)
@@ -803,7 +803,7 @@ class SlowToLoad:
 def test_a_spare_worker_is_used_when_it_has_loaded_the_objective(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "SECONDS_TO_BEGIN", 1.5)
+    monkeypatch.setattr(processes, "SECONDS_TO_START", 1.5)
     with open_study(path, max_budget=3, seed=3) as study:
         study.optimize(SlowToLoad(), workers=2, retries=0)
         assert all((each.loss is None) == (each.config["x"] < 0.3) for each in study.evaluations)
@@ -811,7 +811,7 @@ def test_a_spare_worker_is_used_when_it_has_loaded_the_objective(
 
 
 def test_a_timeout_is_told_once(path: Path) -> None:
-    """A second signal would break into what an objective does to end well."""
+    """A second signal would interrupt the cleanup of an objective."""
 
     def objective(config: dict[str, Any], budget: float) -> float:
         def note(*_: object) -> None:
@@ -828,7 +828,7 @@ def test_a_timeout_is_told_once(path: Path) -> None:
 
 
 def test_a_process_that_has_the_number_of_a_dead_worker_is_not_ended() -> None:
-    """The numbers of processes are used again: a child stands in for a process that has one."""
+    """Process ids are reused: a child stands in for a process with the id of a dead worker."""
     worker = WorkerProcess(cloudpickle.dumps(os.getpid))
     os.kill(worker.pid, signal.SIGKILL)
     deadline = time.monotonic() + 30
@@ -891,7 +891,7 @@ def test_a_folder_of_jobs_that_is_lost_is_said_in_plain_words(path: Path) -> Non
 
 
 def test_two_threads_may_run_a_study_on_pools(path: Path) -> None:
-    """Each run leaves a file by which workers recognise the study's folder."""
+    """Each run creates a file by which workers recognise the study's folder."""
     started = threading.Barrier(2)
 
     def objective(config: dict[str, Any], budget: float, context: Context) -> float:

@@ -567,7 +567,7 @@ def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
         import_study(several, max_budget=9)
     with pytest.raises(InputError, match="give max_budget"):
         import_study(added({1: 0.5}))
-    with pytest.raises(InputError, match="there are 'complete and pruned', 'complete'"):
+    with pytest.raises(InputError, match="choose from 'complete and pruned', 'complete'"):
         import_study(added({1: 0.5}), max_budget=9, trials="all")
     place = tmp_path / "a.study"
     with pytest.raises(InputError, match=r"budgets 1, 3, 9, and the steps .* \[2, 4\]\. Choose"):

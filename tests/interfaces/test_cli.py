@@ -183,7 +183,7 @@ def test_hostile_texts_are_shown_and_not_obeyed(folder: Path, study: Path) -> No
         (["run", "mlp.study", "--max-cost", "nan"], 2, "give a number of 0"),
         (["run", "b.study", "train.py:broken", "--max-budget", "9"], 1, "KeyError"),
         (["status", "nothing.study"], 2, "there is no study nothing.study"),
-        (["status", "train.py"], 1, "is not a whole study file"),
+        (["status", "train.py"], 1, "is not an intact study file"),
         (["quote", "mlp.study", "--to", "50"], 2, "the nearest to go to are 27 and 81"),
         (["deepen", "mlp.study", "--strategy", "effcient"], 2, "'effcient'"),
         (["explain", "mlp.study", "7", "0"], 2, "there is no bracket 7"),
@@ -225,7 +225,7 @@ def test_a_held_study_and_an_interrupt(folder: Path) -> None:
         assert process.poll() is None
         time.sleep(0.05)
     message = call(folder, *arguments, code=75)
-    assert f"held by process {process.pid} on host" in message
+    assert f"locked by process {process.pid} on host" in message
     while ", 1 running" not in call(folder, "status", path):  # it may be between two
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
@@ -374,7 +374,7 @@ def test_resources_that_cannot_be_read_are_refused(given: list[str], why: str) -
 
 def test_resources_need_a_cluster(folder: Path) -> None:
     run = ["run", "a.study", "train.py:objective", "--max-budget", 3, "--resources", "num_gpus=1"]
-    assert "resources are for executor='ray' or Dask" in call(folder, *run, code=2)
+    assert "resources only apply to Ray and Dask" in call(folder, *run, code=2)
     assert deepband.open_study(folder / "a.study").evaluations == []
 
 
@@ -425,7 +425,7 @@ def test_a_name_without_room_for_the_files_beside_it_is_refused(folder: Path) ->
     before = set(folder.iterdir())
     for name in ("x" * 250, "x" * 248, "ü" * 124):
         said = call(folder, "run", name, "train.py:objective", "--max-budget", 3, code=1)
-        assert "give one of 247 or less" in said
+        assert "give a name of at most 247 bytes" in said
     for name in ("x" * 300, "y/" * 3000):
         assert "there is no study" in call(folder, "status", name, code=2)
         assert "there is no study or folder" in call(folder, "serve", name, code=2)

@@ -321,7 +321,7 @@ def test_a_study_that_is_lost_and_found(tmp_path: Path) -> None:
         place.write_bytes(content[: len(content) // 2])
         assert next(events)[0] == "trouble"
         assert server.ask(f"/studies/{path}/evaluations")[0].status == 503
-        assert "is not a whole study file" in server.ask("/")[1].decode()
+        assert "is not an intact study file" in server.ask("/")[1].decode()
         place.write_bytes(content)
         _, overview = next(event for event in events if event[0] == "overview")
         assert overview["status"]["evaluations"] == 6
@@ -344,7 +344,7 @@ def test_a_folder_of_studies(tmp_path: Path) -> None:
         _, page = server.ask("/")
         text = page.decode()
     assert text.count('href="/studies/') == 4
-    assert "is not a whole study file" in text
+    assert "is not an intact study file" in text
     assert "is damaged" in text
     assert "link.study" not in text
     assert [each.name for each in Watchlist(tmp_path).studies()] == [
@@ -532,7 +532,7 @@ def test_it_ends_at_once_though_pages_are_open(place: Path) -> None:
     ("given", "message"),
     [
         (["nothing.study"], "there is no study or folder"),
-        (["no.study"], "not a whole study file"),
+        (["no.study"], "not an intact study file"),
         ([".", "--token", "short"], "guessed"),
         ([".", "--port", "99999"], "is not in the range"),
         ([".", "--host", "nowhere.invalid", "--token", "x" * 20], "cannot be listened on"),

@@ -68,7 +68,7 @@ def test_uniform_draws_stay_what_they_were() -> None:
 
 
 def test_an_unknown_sampler_names_the_valid_ones() -> None:
-    with pytest.raises(UnknownNameError, match=r"there are 'uniform'.* Did you mean 'uniform'"):
+    with pytest.raises(UnknownNameError, match=r"choose from 'uniform'.* Did you mean 'uniform'"):
         open_study(sampler="unifrom")
 
 

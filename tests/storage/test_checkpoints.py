@@ -1,4 +1,4 @@
-"""Checkpoints: handed on from rung to rung, never trusted when damaged, kept as told."""
+"""Checkpoints: passed from rung to rung, ignored when damaged, kept according to `keep`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Objective = Callable[[dict[str, Any], float, Context], float]
 
 
 def train(config: dict[str, Any], budget: float, context: Context) -> float:
-    """Saves the budget it has reached, and says so if it was handed something else."""
+    """Saves the budget it has reached, and fails if it received anything else."""
     assert list(context.path.iterdir()) == []
     if context.previous is None:
         assert context.previous_budget == 0
@@ -145,7 +145,7 @@ def test_an_interrupted_attempt_finds_what_it_had_saved(path: Path) -> None:
         saved = (partial / "half").read_text() if partial else None
         attempts.append(saved)
         if len(attempts) == 2:
-            raise KeyboardInterrupt  # before anything is saved: the older half stays
+            raise KeyboardInterrupt  # before anything is saved, so the older one stays
         (context.path / "half").write_text(f"attempt {len(attempts)}")
         if len(attempts) in (1, 3):
             raise KeyboardInterrupt
@@ -161,7 +161,7 @@ def test_an_interrupted_attempt_finds_what_it_had_saved(path: Path) -> None:
 
 
 def test_a_sealed_folder_without_a_result_is_only_partial(path: Path) -> None:
-    """Killed between sealing and recording: the next attempt starts anew and may look."""
+    """Killed between sealing and recording: the next attempt starts again with a partial folder."""
     with open_study(path) as study:
         job = study.ask()
         assert job is not None
@@ -216,7 +216,7 @@ def test_none_are_kept_when_told(path: Path) -> None:
     with open_study(path, keep="none") as study:
         study.optimize(train)
         quote = study.quote("efficient")
-        # eta 3, 9 to 27: old losers that may take a free place above pay their rung again:
+        # eta 3, 9 to 27: configs that may be promoted into a free slot train their rung again:
         # bracket 0: 6 at budget 1, 2 at 3, 1 at 9; bracket 1: 4 at 3, 1 at 9; bracket 2: 2 at 9.
         assert quote.retraining == 6 * 1 + 2 * 3 + 1 * 9 + 4 * 3 + 1 * 9 + 2 * 9
         assert "retraining    up to" in str(quote)
@@ -299,7 +299,7 @@ def test_an_objective_that_replaces_its_folder_saves_nothing(
 
 
 def test_an_attempt_that_was_given_up_writes_into_no_other(path: Path) -> None:
-    """A thread cannot be ended: it wakes up while the next attempt at its job runs."""
+    """A thread cannot be killed: it wakes up while the next attempt at its job runs."""
     first: list[Path] = []
     hung, resumed, written = threading.Event(), threading.Event(), threading.Event()
 
@@ -329,7 +329,7 @@ def test_an_attempt_that_was_given_up_writes_into_no_other(path: Path) -> None:
             for key in study.session.checkpoints.kept()
         ]
         assert [state.read_text() for state in states] == ["second"]
-        assert all(map(study.session.checkpoints.is_whole, study.session.checkpoints.kept()))
+        assert all(map(study.checkpoints.is_intact, study.checkpoints.kept()))
 
 
 def test_other_folders_beside_checkpoints_are_left_alone(path: Path) -> None:
@@ -378,7 +378,7 @@ def test_an_interrupted_attempt_is_swept_when_its_job_is_done(path: Path) -> Non
 
 @pytest.mark.parametrize("place", ["checkpoints", "checkpoints/STUDY", "attempts", "0", "0/0"])
 def test_nothing_behind_a_link_is_touched(path: Path, place: str) -> None:
-    """A study from somebody else may have links where folders should be."""
+    """A study from an untrusted source may have links in place of folders."""
     with open_study(path) as study:
         study.optimize(train, max_cost=3)
         top = study.session.checkpoints.folder
@@ -407,7 +407,7 @@ def test_a_manifest_that_never_ends_is_not_read(path: Path) -> None:
             manifest = study.session.checkpoints.path(key).with_suffix(".json")
             manifest.unlink()
             os.mkfifo(manifest)
-            assert not study.session.checkpoints.is_whole(key)
+            assert not study.checkpoints.is_intact(key)
 
 
 def test_a_crash_between_the_two_renames_costs_no_checkpoint(path: Path) -> None:
@@ -417,16 +417,16 @@ def test_a_crash_between_the_two_renames_costs_no_checkpoint(path: Path) -> None
         folder, _ = study.session.checkpoints.begin(job.key)
         (folder / "state").write_text("1")
         assert seal(folder)
-        study.session.checkpoints.path(job.key).parent.mkdir(parents=True)
-        folder.rename(study.session.checkpoints.path(job.key))
-        study.session.checkpoints.accept(job.key, folder.name)
-        assert study.session.checkpoints.is_whole(job.key)
-        study.session.checkpoints.accept(job.key, folder.name)
-        assert study.session.checkpoints.is_whole(job.key)
+        study.checkpoints.path(job.key).parent.mkdir(parents=True)
+        folder.rename(study.checkpoints.path(job.key))
+        study.checkpoints.accept(job.key, folder.name)
+        assert study.checkpoints.is_intact(job.key)
+        study.checkpoints.accept(job.key, folder.name)
+        assert study.checkpoints.is_intact(job.key)
 
 
 def test_what_a_killed_driver_had_no_time_to_prune_is_pruned_by_the_next(path: Path) -> None:
-    """It was killed between recording the result of a worker and removing what is superfluous."""
+    """It was killed between recording a result and removing superfluous checkpoints."""
     with open_study(path) as study:
         study.optimize(train)
         best = next(each for each in study.evaluations if each.rung > each.bracket)

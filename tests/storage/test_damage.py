@@ -1,5 +1,5 @@
-"""Damaged study files: whatever is flipped, zeroed, lost or cut, a file says what it said or is
-refused, and is not written to."""
+"""Damaged study files: whatever is flipped, zeroed, lost or truncated, a file either reads as
+before or is refused, and is then not written to."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 class Whole(NamedTuple):
-    """A study file, as it was at three moments, and what it holds in the end."""
+    """A study file at three moments, and its final content."""
 
     versions: list[bytes]
     held: list[str]
@@ -36,7 +36,7 @@ class Whole(NamedTuple):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """A study with all that a file can hold, with several pages of everything."""
+    """A study with every kind of content, and several pages of each."""
     place = tmp_path_factory.mktemp("whole") / "a.study"
     space = {"x": (0.0, 1.0), "kind": ["a", None, 3, "ü" * 40]}
     versions = []
@@ -120,12 +120,12 @@ Damage = Callable[[Whole, random.Random], bytes]
 
 
 def check(whole: Whole, damaged: bytes, place: Path) -> str:
-    """Read a damaged file and write to it; return what came of that."""
+    """Read a damaged file and write to it; return what happened."""
     place.write_bytes(damaged)
     problems, _ = attempt(SqliteStorage(place, looks_only=True).problems)
     assert place.read_bytes() == damaged
     found = read_and_write(whole, damaged, place)
-    if (problems == []) != (found == "written"):  # the doctor finds what a driver finds
+    if (problems == []) != (found == "written"):  # `deepband doctor` finds what a driver finds
         # Only a newer format, ours or SQLite's, may be read and not written without damage.
         assert int.from_bytes(damaged[60:64]) > FORMAT or damaged[18] > 1, (found, problems)
     return found
@@ -149,7 +149,7 @@ def read_and_write(whole: Whole, damaged: bytes, place: Path) -> str:
 
 
 def attempt(action: Callable[[], Result]) -> tuple[Result | None, str]:
-    """What an action returns, or None and how it was refused."""
+    """The result of an action, or None and the error that refused it."""
     try:
         return action(), ""
     except DeepbandError as error:
@@ -164,7 +164,7 @@ def write(study: Study) -> deepband.Job:
 
 
 def check_whole(whole: Whole, place: Path, job: deepband.Job) -> None:
-    """What was written to is whole, with all that it held and the new result."""
+    """The written file is intact, with its former content and the new result."""
     with closing(sqlite3.connect(place)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     with deepband.open_study(place) as study:
@@ -224,11 +224,11 @@ def test_the_doctor_checks_the_file(whole: Whole, tmp_path: Path) -> None:
     ("damage", "problem"),
     [
         ("UPDATE evaluations SET loss = 0.125 WHERE rung = 1", "does not match its checksum"),
-        ("DELETE FROM evaluations WHERE rung = 1", "rows are missing"),
+        ("DELETE FROM evaluations WHERE rung = 1", "missing or extra rows"),
         ("DELETE FROM configs WHERE bracket = 1", "refers to a row of configs that is not there"),
         ("UPDATE studies SET commits = 5", "studies does not match its checksum"),
         ("INSERT INTO runs VALUES (2, '81', NULL, '', 0)", "does not match its checksum"),
-        ("PRAGMA user_version = 2", "number of its format"),
+        ("PRAGMA user_version = 2", "format number does not match"),
         ("DROP TABLE runs", "no such table"),
     ],
 )
@@ -259,7 +259,7 @@ def test_the_doctor_looks_into_pages(whole: Whole, tmp_path: Path) -> None:
 
 
 def test_a_schema_that_is_no_text_is_a_damaged_file(whole: Whole, tmp_path: Path) -> None:
-    """SQLite quotes it in its message, which then is no text either."""
+    """SQLite quotes it in its message, which is then not valid text either."""
     place = tmp_path / "a.study"
     for name in (b"TABLE evaluations", b"run INTEGER PRIMARY KEY", b"WITHOUT ROWID"):
         newest = whole.versions[-1]

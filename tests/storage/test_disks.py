@@ -1,4 +1,4 @@
-"""Full disks: a run does without, or stops with StorageError and continues when there is space."""
+"""Full disks: a run continues, or stops with a StorageError and can be resumed later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 
 import deepband
 from aftermath import (
+    Expected,
     Outcome,
     check_checkpoints,
     check_folder,
@@ -24,7 +25,7 @@ from aftermath import (
     check_processes,
     check_repetitions,
     outcome,
-    undisturbed,
+    undisturbed_outcomes,
 )
 from deepband.analysis import export
 from disks import Disk, mounted
@@ -32,58 +33,49 @@ from driving import wait_until
 from killing import MODES, SPACE, STORAGE_FAILED, open_study
 from torture import SECONDS_TO_HANG, Place, end_all, start, wait_for_work
 
-Expected = Callable[[str], Outcome]
 Driver = subprocess.Popen[bytes]
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
-    """What a mode comes to on a disk with enough space. Found out once."""
-    found: dict[str, Outcome] = {}
-
-    def look_up(name: str) -> Outcome:
-        if name not in found:
-            found[name] = undisturbed(Place(tmp_path_factory.mktemp("undisturbed")), name)
-        return found[name]
-
-    return look_up
+    return undisturbed_outcomes(tmp_path_factory)
 
 
 @dataclass
 class Bed:
-    """A study with a small disk under it."""
+    """A study on a small disk."""
 
     place: Place
     disk: Disk
     excused: Counter[str] = field(default_factory=Counter)
-    """What was run and could not be recorded."""
+    """Jobs that ran and could not be recorded."""
 
     def start(self, name: str) -> Driver:
         return start(self.place, name, enter=self.disk.enter)
 
     def end(self, driver: Driver) -> int:
-        """How a driver ended."""
+        """The exit code of a driver."""
         code = driver.wait(SECONDS_TO_HANG)
         ledger = self.place.ledger
         self.excused.update(set(ledger.jobs("ran")) - set(ledger.jobs("recorded")))
         return code
 
     def end_while_full(self, driver: Driver) -> int:
-        """How a driver ended whose disk was kept full, whatever it removed meanwhile."""
+        """The exit code of a driver whose disk is kept full until it ends."""
         while driver.poll() is None:
             self.disk.fill()
             time.sleep(0.01)
         return self.end(driver)
 
     def copy(self, folder: Path) -> Place:
-        """The study as it is now, where it can be opened: SQLite follows links, and leads astray
-        whoever comes to the disk by /proc."""
+        """A copy of the study that can be opened: SQLite resolves links, so it cannot open the
+        original through /proc."""
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self.disk.outside(self.place.folder), folder)
         return Place(folder, self.place.ledger_folder)
 
     def check(self, folder: Path, expected: Outcome) -> None:
-        """Nothing lost, nothing run again that was recorded, nothing left behind."""
+        """Check that nothing was lost, repeated after it was recorded, or left behind."""
         check_processes(self.place.study)
         copy = self.copy(folder)
         study = deepband.open_study(copy.study)
@@ -103,8 +95,8 @@ def bed(folder: Path, options: str = "size=8m") -> Iterator[Bed]:
 
 @contextmanager
 def bed_of_files(folder: Path, name: str, options: str = "size=8m") -> Iterator[Bed]:
-    """A small disk for the folder of files of a study of this mode. The study itself is made
-    before, on a disk that has space."""
+    """A small disk for the folder of a study of this mode. The study file itself is on a disk with
+    enough space."""
     place = Place(folder / "study", folder)
     place.folder.mkdir()
     open_study(place.study, MODES[name]).close()
@@ -154,7 +146,7 @@ def test_a_disk_that_is_full_at_a_commit_stops_the_run(
 
 
 def check_recorded(patient: Bed, folder: Path) -> None:
-    """A full disk does not keep anybody from reading what was recorded before."""
+    """Recorded results can be read from a full disk."""
     study = deepband.open_study(patient.copy(folder).study)
     known = {f"{each.bracket}/{each.index}/{each.rung}" for each in study.evaluations}
     assert known >= set(patient.place.ledger.jobs("recorded"))
@@ -163,8 +155,8 @@ def check_recorded(patient: Bed, folder: Path) -> None:
 def test_results_and_output_that_cannot_be_written_are_still_recorded(
     tmp_path: Path, expected: Expected
 ) -> None:
-    """Workers leave neither results in the outbox nor what was printed: the driver gets the
-    results directly, and the study has a disk of its own."""
+    """Workers can write neither results nor output, but the driver receives the results directly,
+    and the study file is on another disk."""
     with bed_of_files(tmp_path, "printing") as patient:
         patient.disk.fill()
         assert patient.end_while_full(patient.start("printing")) == 0
@@ -188,8 +180,8 @@ def test_output_that_fills_the_disk_is_cut_off(tmp_path: Path, expected: Expecte
 def test_a_disk_that_is_full_for_checkpoints_stops_the_run(
     tmp_path: Path, expected: Expected, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
-    """ENOSPC inside the objective says nothing about a config: the job is tried once more, and
-    then nothing is recorded for it."""
+    """ENOSPC inside the objective says nothing about a config: the job is retried once, and then
+    nothing is recorded for it."""
     with bed_of_files(tmp_path, name) as patient:
         driver = patient.start(name)
         assert wait_for_work(driver, patient.place.ledger)
@@ -208,7 +200,7 @@ def test_a_disk_that_is_full_for_checkpoints_stops_the_run(
 def test_a_disk_without_inodes_stops_the_run(
     tmp_path: Path, expected: Expected, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Workers cannot even note which job they run."""
+    """Workers cannot even create a job file."""
     with bed_of_files(tmp_path, "printing", "size=8m,nr_inodes=2000") as patient:
         driver = patient.start("printing")
         assert wait_for_work(driver, patient.place.ledger)
@@ -238,8 +230,8 @@ with deepband.open_study(sys.argv[1]) as study:
 
 
 def test_a_job_that_cannot_be_held_is_no_verdict(tmp_path: Path) -> None:
-    """Without a context nothing but a job's own file is made. Where even that is impossible, the
-    config is not at fault."""
+    """Without a context, a worker creates nothing but a job file. If that fails, the config is not
+    at fault."""
     with bed_of_files(tmp_path, "printing", "size=1m,nr_inodes=300") as patient:
         study, begun = str(patient.place.study), patient.place.ledger.path
         command = [*patient.disk.enter, sys.executable, "-c", WITHOUT_CONTEXT, study, str(begun)]

@@ -1,4 +1,4 @@
-"""Studies in files: opened again, held, damaged, moved, full disks."""
+"""Studies in files: reopened, locked, damaged, moved, on full disks."""
 
 from __future__ import annotations
 
@@ -186,13 +186,13 @@ def test_a_second_driver_is_told_who_holds_the_study(path: Path) -> None:
         assert other.stdout.readline() == "held\n"
         study = deepband.open_study(path)
         start = time.monotonic()
-        with pytest.raises(HeldError, match=f"held by process {other.pid} on host .* since 20"):
+        with pytest.raises(HeldError, match=f"locked by process {other.pid} on host .* since 20"):
             study.ask()
-        os.kill(other.pid, signal.SIGSTOP)  # a laptop that sleeps still holds it
+        os.kill(other.pid, signal.SIGSTOP)  # it stays locked while the process sleeps
         with pytest.raises(HeldError):
             study.ask()
         assert time.monotonic() - start < 10
-        assert study.evaluations == []  # reading goes on
+        assert study.evaluations == []  # it can still be read
         os.kill(other.pid, signal.SIGKILL)
         other.wait()
         assert study.ask() is not None  # nothing to clean up
@@ -269,7 +269,7 @@ def test_what_is_no_study_is_refused_and_left_alone(path: Path, tmp_path: Path) 
     for name, message in {
         "foreign": "not a deepband study",
         "empty": "is empty",
-        "text": "is not a whole study file: file is not a database",
+        "text": "is not an intact study file: file is not a database",
         "folder": "is not a file",
         "link": "symbolic link",
         "dangling": "symbolic link",
@@ -306,7 +306,7 @@ def test_a_file_with_rows_that_do_not_fit_is_refused(path: Path) -> None:
     connection.execute("DELETE FROM evaluations WHERE bracket = 0 AND rung = 0 AND loss IS NOT 7")
     connection.commit()
     connection.close()
-    with pytest.raises(StorageError, match="is damaged: rows are missing"):
+    with pytest.raises(StorageError, match="is damaged: there are missing or extra rows"):
         deepband.open_study(path)
 
 
@@ -319,7 +319,7 @@ def test_a_file_of_a_newer_version_is_read_and_not_written(path: Path) -> None:
     connection.close()
     study = deepband.open_study(path)
     assert len(study.evaluations) == 22
-    with pytest.raises(StorageError, match=f"format {FORMAT + 1}; this one writes"):
+    with pytest.raises(StorageError, match=f"format {FORMAT + 1}; this version writes"):
         study.deepen("efficient")
 
 
@@ -366,24 +366,24 @@ def test_a_moved_study_goes_on(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_said_and_nothing_is_lost(path: Path) -> None:
-    """A limit on file sizes stands in for the disk; it is lifted again and all goes on."""
+    """A limit on file sizes simulates the disk; once it is lifted, the study continues."""
     done = python(
         """
         import resource, sys, deepband
         path, space = sys.argv[1], {"x": (0.0, 1.0)}
         study = deepband.open_study(path, space=space, max_budget=81)
         size = (lambda: __import__("os").path.getsize(path))
-        told = 0
+        reported = 0
         resource.setrlimit(resource.RLIMIT_FSIZE, (size() + 4096, resource.RLIM_INFINITY))
         try:
             while job := study.ask():
                 study.tell(job, job.config["x"])
-                told += 1
+                reported += 1
             print("no error")
         except deepband.StorageError as error:
-            print(told, len(study.evaluations), error)
+            print(reported, len(study.evaluations), error)
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-        study.release(job)  # it was handed out when the disk was full
+        study.release(job)  # it was asked for when the disk was full
         while job := study.ask():
             study.tell(job, job.config["x"])
         print(len(study.evaluations))
@@ -393,8 +393,8 @@ def test_a_full_disk_is_said_and_nothing_is_lost(path: Path) -> None:
     out, err = done.communicate(timeout=60)
     assert done.returncode == 0, err
     first, last = out.splitlines()
-    told, known, message = first.split(" ", 2)
-    assert told == known
+    reported, known, message = first.split(" ", 2)
+    assert reported == known
     assert "cannot be used now" in message
     assert last == "206"
     assert deepband.open_study(path).done
@@ -425,7 +425,7 @@ def test_what_goes_on_in_a_study_that_somebody_else_wrote_to_is_refused(path: Pa
     shutil.rmtree(path.with_name("mlp.study.files"))  # and with it the lock
     with deepband.open_study(path) as other:
         other.tell(jobs[0]._replace(study=""), 0.5)
-    with pytest.raises(StorageError, match="changed by somebody else"):
+    with pytest.raises(StorageError, match="changed by a program that ignores the lock"):
         study.tell(jobs[1], 0.5)
     study.tell(jobs[1], 0.5)  # it has caught up
     assert len(study.evaluations) == 2
@@ -450,7 +450,7 @@ def test_a_forked_child_cannot_write(path: Path) -> None:
 def test_a_journal_without_its_study_is_not_mixed_into_a_new_one(path: Path) -> None:
     journal = path.with_name("mlp.study-journal")
     journal.write_bytes(b"left over")
-    with pytest.raises(StorageError, match=r"is gone, but mlp\.study-journal"):
+    with pytest.raises(StorageError, match=r"does not exist, but its journal mlp\.study-journal"):
         make(path)
     assert journal.read_bytes() == b"left over"
 
@@ -539,7 +539,7 @@ def test_damaged_rows_are_a_damaged_study(path: Path, damage: str) -> None:
 
 
 def test_a_failed_commit_is_not_half_known(path: Path) -> None:
-    """The file refuses one commit; the same study goes on afterwards."""
+    """The file refuses one commit; the same study continues afterwards."""
     with make(path) as study:
         connection = sqlite3.connect(path)
         connection.execute(
@@ -570,7 +570,7 @@ LOCK = """
 
 
 def lock(path: Path, statement: str) -> subprocess.Popen[str]:
-    """Let another program lock a file until it reads a line, or ends."""
+    """Another program that locks a file until it reads a line, or ends."""
     other = python(LOCK, path, statement)
     assert other.stdout is not None
     assert other.stdout.readline() == "locked\n"
@@ -658,7 +658,7 @@ def test_the_wait_for_a_lock_can_be_interrupted(path: Path, how: str) -> None:
         assert driver.stderr is not None
         assert "is locked by another program" in driver.stderr.readline()
         driver.send_signal(signal.SIGINT)
-        if how == "optimize":  # the first one lets it record what it has
+        if how == "optimize":  # the first one lets it record its results
             assert driver.stdout.readline() == "asked\n"
             driver.send_signal(signal.SIGINT)
         out, _ = driver.communicate(timeout=60)
@@ -675,18 +675,18 @@ OPEN = """
 import sys
 import deepband
 
-told = []
+reported = []
 def hook(event, arguments):
     if event.startswith(("pickle.", "subprocess.", "os.system", "os.exec", "os.fork")):
-        told.append(event)
+        reported.append(event)
     if event == "import" and arguments[0] == "hostile_train":
-        told.append(event)
+        reported.append(event)
 
 sys.addaudithook(hook)
 study = deepband.open_study(sys.argv[1])
 assert study.objective == "hostile_train.py:train"
 print(study.best, study.plan(), len(study.evaluations))
-assert told == [], told
+assert reported == [], reported
 """
 
 

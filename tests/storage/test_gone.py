@@ -56,7 +56,7 @@ def make(path: Path) -> Study:
 
 
 def losing(path: Path, lose: Loss, after: int) -> Callable[[dict[str, Any], float], float]:
-    """An objective during whose evaluation number `after` the file is lost."""
+    """An objective that loses the file in its evaluation number `after`."""
     calls = iter(range(1000))
 
     def train(config: dict[str, Any], budget: float) -> float:
@@ -72,7 +72,7 @@ def test_a_run_whose_file_is_lost_keeps_its_results(path: Path, tmp_path: Path, 
     with make(path) as study:
         with pytest.raises(GoneError, match=r"mlp\.study: was .*save_as\(path\)"):
             study.optimize(losing(path, lose, after=5))
-        assert len(study.evaluations) == 6  # the sixth came when the file was gone
+        assert len(study.evaluations) == 6  # the sixth was reported after the file was gone
         assert study.best is not None
         assert len(list(jsonl(study.session.state))) == 6
         assert study.copy().evaluations == study.evaluations
@@ -200,22 +200,22 @@ def test_another_study_under_the_path_is_not_written_to(path: Path) -> None:
 
 
 def test_observers_learn_what_was_saved_elsewhere(path: Path, tmp_path: Path) -> None:
-    told: list[Fact] = []
+    observed: list[Fact] = []
 
     class Note:
         def observe(self, facts: Any) -> None:
-            told.extend(facts)
+            observed.extend(facts)
 
     with make(path) as study:
         jobs = study.ask_all()
         study.observe(Note())
-        told.clear()
+        observed.clear()
         path.unlink()
         with pytest.raises(GoneError):
             study.tell(jobs[0], 0.5)
-        assert told == []
+        assert observed == []
         study.save_as(tmp_path / "saved.study")
-        assert [type(fact) for fact in told] == [JobFinished]
+        assert [type(fact) for fact in observed] == [JobFinished]
 
 
 @pytest.mark.parametrize("strategies", [["preserving"], ["frugal", "discarding"], ["efficient"]])

@@ -1,4 +1,4 @@
-"""A study from somebody else, with anything in the place of the files that deepband uses.
+"""A study from an untrusted source, with anything in place of the files that deepband uses.
 
 Every path in a study's folder is replaced by links, FIFOs, sockets, folders, garbage and JSON of
 wrong types, one at a time; then the live page is asked and every command is run. Nothing outside of
@@ -85,7 +85,7 @@ FOLDER_PATHS += ["checkpoints/ID/attempts"]
 
 
 class Case(NamedTuple):
-    """What is not as it should be in a study's folder."""
+    """What is wrong in a study's folder."""
 
     paths: tuple[str, ...]
     """Below that folder; "" is the folder itself, and "-journal" is beside the study. ID stands for
@@ -95,7 +95,7 @@ class Case(NamedTuple):
 
 
 def values_of(folder: str, fields: Mapping[str, Any]) -> Case:
-    """Many files of JSON in which one field is wrong, and some that are no object at all."""
+    """JSON files in which one field is wrong, and some that are not an object at all."""
     values = [*WRONG, *({**fields, name: value} for name in fields for value in WRONG)]
 
     def make(place: Path, outside: Path) -> None:
@@ -131,8 +131,8 @@ def checkpoints_of(study: Path) -> Path:
 
 
 def make_outside(study: Path, folder: Path) -> Path:
-    """Somebody's files, among them checkpoints that look like those of the study from whichever
-    folder a link to them stands for."""
+    """Files outside of the study, among them checkpoints that look like those of the study,
+    whatever folder a link to them replaces."""
     outside = odd_files.make_outside(folder / "outside")
     kept = checkpoints_of(study)
     for part in (kept.parent, kept, kept / "0", kept / "0" / "0", kept / "0" / "0" / "0"):
@@ -151,7 +151,7 @@ def put(case: Case, study: Path, outside: Path) -> None:
 
 
 def ask(server: Server, study: Path) -> list[tuple[int, str]]:
-    """Status and text of every page of a study, with what the server tells of it first."""
+    """Status and text of every page of a study, and its first server-sent event."""
     listing = server.ask("/")[1].decode()
     found = re.search(rf'href="(/studies/\w+)"><bdi>{re.escape(study.name)}<', listing)
     assert found, listing
@@ -163,7 +163,7 @@ def ask(server: Server, study: Path) -> list[tuple[int, str]]:
 
 
 def check_pages(pages: list[tuple[int, str]]) -> None:
-    """Each shows the study or says what is wrong with it, and nothing of anybody else."""
+    """Each page shows the study or says what is wrong with it, and nothing from outside."""
     for status, text in pages:
         assert SECRET not in text
         assert status in (200, 503), text
@@ -209,7 +209,7 @@ def commands(place: Path) -> Iterator[Commands]:
 
 @pytest.fixture(scope="module")
 def whole(place: Path, commands: Commands) -> Path:
-    """A study that is half done, with a checkpoint and output of what is."""
+    """A half-finished study, with a checkpoint and output."""
     study = place / "whole.study"
     arguments = ("--max-budget", "3", "--timeout", "50", "--max-cost", "2", "--keep", "all")
     ended = commands.run("run", str(study), "train.py:train", *arguments)
@@ -250,8 +250,8 @@ def test_a_folder_with_anything_in_it_is_safe_to_use(
 
 
 def super_journal(place: Path, outside: Path) -> None:
-    """A journal that says to delete a file when it is rolled back: the header of one that changes
-    nothing, and the name of a super-journal (sections 3.1 and 3.2 of SQLite's file format)."""
+    """A journal that deletes a file when it is rolled back: the header of one that changes nothing,
+    and the name of a super-journal (SQLite file format, sections 3.1 and 3.2)."""
     name = str(outside / "secret").encode()
     pages = place.with_name(place.name.removesuffix("-journal")).stat().st_size // 4096
     header = MAGIC + struct.pack(">IIIII", 0, 0, pages, 512, 4096)
@@ -313,7 +313,7 @@ def test_an_id_that_is_a_path_is_refused_even_with_the_right_checksum(study: Pat
         connection.execute("UPDATE studies SET study = '../../outside'")
         values = connection.execute(f"SELECT {', '.join(codec.STUDY)} FROM studies").fetchone()
         connection.execute("UPDATE studies SET checksum = ?", (checksum("studies", values),))
-    with pytest.raises(deepband.StorageError, match="cannot name a folder"):
+    with pytest.raises(deepband.StorageError, match="not a valid name of a folder"):
         deepband.open_study(study)
 
 
@@ -334,7 +334,7 @@ def test_what_the_user_links_at_the_top_is_used(
 
 
 def test_a_process_is_ended_only_if_it_holds_the_job(tmp_path: Path) -> None:
-    """The file of a job names an innocent process; another one holds its lock."""
+    """The job file names an unrelated process; another one has locked it."""
     outbox = Outbox(tmp_path)
     outbox.make()
     with sleeping() as innocent, holding_job(tmp_path) as holder:
@@ -361,7 +361,7 @@ def test_a_worker_that_holds_its_job_is_ended(tmp_path: Path) -> None:
         child = int(holder.stdout.readline())
         Orphans(outbox).give_up()
         assert holder.wait(60) == -signal.SIGKILL
-        wait_until(lambda: not is_running(child))  # though it has a session of its own
+        wait_until(lambda: not is_running(child))  # although it has its own session
 
 
 def is_running(pid: int) -> bool:
@@ -384,7 +384,7 @@ def sleeping() -> Iterator[subprocess.Popen[str]]:
 
 @contextmanager
 def holding_job(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds a job until its input ends, and has started another one."""
+    """A process that holds a job until its input ends, and has started a child."""
     code = f"""
 import pathlib, subprocess, sys
 from deepband.outbox import Outbox
@@ -419,7 +419,7 @@ def test_who_holds_a_study_is_told_whatever_the_file_says(
         put(Case(("driver.json",), kind, ANY_FILE[kind]), study, outside)
         ended = commands.run("run", str(study), "train.py:train")
     assert (ended.code, ended.trace) == (75, "")
-    assert "held by another process" in ended.output
+    assert "locked by another process" in ended.output
     assert SECRET not in ended.output
 
 
@@ -432,7 +432,7 @@ def test_a_report_reads_nothing_but_the_study(
 ) -> None:
     outside = make_outside(study, tmp_path)
     before = snapshot(outside)
-    assert commands.run("run", str(study), "train.py:train").code == 0  # else there is no quote
+    assert commands.run("run", str(study), "train.py:train").code == 0  # the report needs a quote
     put(Case((path,), kind, ANY_FILE[kind]), study, outside)
     ended = commands.run("report", str(study), "-o", str(tmp_path / "report.html"))
     check_ended([ended])

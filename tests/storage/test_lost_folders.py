@@ -1,4 +1,4 @@
-"""Folders of a study that vanish or cannot be written to any more, in the middle of a run."""
+"""Folders of a study that vanish or become read-only during a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from disks import mounted
 
 SPACE = {"x": (0.0, 1.0)}
 WITHOUT_PRIVILEGES = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-"""Root may write anywhere; without these it is as others are."""
+"""The capabilities that let root write anywhere."""
 
 
 def spoiling(spoil: Callable[[], object], once: Path) -> Callable[..., float]:

@@ -1,4 +1,4 @@
-"""What holds for every storage."""
+"""The contract that every storage fulfils."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ Make = Callable[[], Storage]
 
 @pytest.fixture(params=["memory", "sqlite"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Opens the same storage, again and again."""
+    """Opens the same storage each time it is called."""
     if request.param == "sqlite":
         return lambda: SqliteStorage(tmp_path / "a.study")
     memory = MemoryStorage()
@@ -162,7 +162,7 @@ def test_a_file_descriptor_is_not_left_behind(tmp_path: Path) -> None:
 
 
 def test_news_are_what_came_since(tmp_path: Path) -> None:
-    """A reader that follows a driver commit by commit always has what a new one would read."""
+    """A reader that follows a driver commit by commit always sees what a new reader would."""
     place = tmp_path / "a.study"
     driver = deepband.open_study(place, space={"x": (0.0, 1.0)}, max_budget=9)
     reader = SqliteStorage(place)
@@ -270,7 +270,7 @@ def test_news_are_none_when_a_backup_went_on(tmp_path: Path) -> None:
 
 
 def kill_in_commit(place: Path) -> None:
-    """Leave what a driver leaves that dies in the middle of a commit."""
+    """Leave the files of a driver that died during a commit."""
     code = (
         "import os, sqlite3, sys\n"
         "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
@@ -295,7 +295,7 @@ def test_who_only_looks_does_not_undo_a_torn_commit(tmp_path: Path) -> None:
     kill_in_commit(place)
     torn = place.read_bytes()
     for ask in (looking.load, looking.summary, lambda: follower.news(state)):
-        with pytest.raises(deepband.StorageError, match=r"deepband status.*undoes"):
+        with pytest.raises(deepband.StorageError, match=r"deepband status.*roll that write back"):
             ask()
     assert place.read_bytes() == torn
     assert (tmp_path / "a.files" / "driver.json").read_text() == driver
@@ -388,7 +388,7 @@ def test_an_older_file_that_is_damaged_gets_no_checksums(tmp_path: Path, damage:
 
 
 def test_a_reader_that_still_has_a_cursor_locks_nothing(tmp_path: Path) -> None:
-    """As the traceback of an error may, which is kept for longer than the reader."""
+    """Such as in a traceback that is kept for longer than the reader."""
     path = tmp_path / "a.study"
     with deepband.open_study(path, space={"x": (0.0, 1.0)}, max_budget=9) as study:
         jobs = study.ask_all()

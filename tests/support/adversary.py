@@ -17,7 +17,7 @@ LOSS = noisy(5, failures=0.2)
 
 
 class Adversary:
-    """An executor that misbehaves: any order, any delay, workers that are lost."""
+    """Ends tasks in any order, with any delay, and loses some."""
 
     def __init__(self, chance: random.Random, slots: int, losing: float) -> None:
         self.chance = chance

@@ -1,4 +1,4 @@
-"""Finished studies on which advice is given."""
+"""Finished studies to give advice on."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def finished(curve: Curve, **settings: object) -> Study:
 
 
 def rank(job: Job) -> float:
-    """Who is better whatever the budget is: index 0 of bracket 0 is the best."""
+    """The same ranking at every budget: index 0 of bracket 0 is the best."""
     return float(10 * job.bracket + job.index)

@@ -1,13 +1,17 @@
-"""What a study must look like after its processes were killed, or its disk was full.
+"""Checks of a study after its processes were killed, or its disk was full.
 
-Compared with the same study left alone: the same bytes, and nothing left behind.
+It must be equal to the same study left undisturbed, and nothing else may be left behind.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+import pytest
 
 import deepband
 from deepband import Study
@@ -20,7 +24,7 @@ from torture import Place, processes_of, start
 
 
 class Outcome(NamedTuple):
-    """What a study came to."""
+    """The results of a study."""
 
     canonical: list[str]
     sealed: set[JobKey]
@@ -34,7 +38,7 @@ def outcome(study: Study) -> Outcome:
 
 
 def undisturbed(place: Place, name: str) -> Outcome:
-    """What a mode comes to when nothing is killed."""
+    """The outcome of a mode when nothing is killed."""
     assert start(place, name, pace=0).wait() == 0
     study = deepband.open_study(place.study)
     found = outcome(study)
@@ -43,8 +47,16 @@ def undisturbed(place: Place, name: str) -> Outcome:
     return found
 
 
+Expected: TypeAlias = Callable[[str], Outcome]
+
+
+def undisturbed_outcomes(folders: pytest.TempPathFactory) -> Expected:
+    """The undisturbed outcome by mode, each computed once."""
+    return cache(lambda name: undisturbed(Place(folders.mktemp("undisturbed")), name))
+
+
 def check(place: Place, mode: Mode, excused: Counter[str], expected: Outcome) -> None:
-    """Nothing lost, nothing run again that was finished, nothing left behind."""
+    """Check that nothing was lost, repeated after it had finished, or left behind."""
     study = deepband.open_study(place.study)
     found = outcome(study)
     assert found.canonical == expected.canonical
@@ -56,19 +68,19 @@ def check(place: Place, mode: Mode, excused: Counter[str], expected: Outcome) ->
     check_folder(place)
     check_checkpoints(study.session.checkpoints)
     check_training(study, mode)
-    # A driver that is killed between recording a result and removing what that makes superfluous
-    # leaves more than is wanted.
+    # A driver that is killed between recording a result and removing superfluous checkpoints
+    # leaves too many.
     assert expected.sealed <= found.sealed <= successes(study)
 
 
 def check_repetitions(ledger: Ledger, event: str, excused: Counter[str], spare: int = 0) -> None:
-    """This happened to every job once, and again only as often as is excused."""
+    """Check that this happened to every job once, or more often only if excused."""
     repeated = Counter({job: count - 1 for job, count in Counter(ledger.jobs(event)).items()})
     assert (repeated - excused).total() <= spare, repeated - excused
 
 
 def check_order(ledger: Ledger) -> None:
-    """No job was begun after its result was recorded."""
+    """Check that no job was started after its result was recorded."""
     recorded: set[str] = set()
     for line in ledger.path.read_text().splitlines():
         event, job = line.split(" ", 1)
@@ -82,7 +94,7 @@ def check_processes(study: Path) -> None:
 
 
 def check_folder(place: Place, *others: str) -> None:
-    """Everything beside the study is accounted for. There may be others, which are not its own."""
+    """Check that every file beside the study is known, or among `others`."""
     assert names(place.folder) <= {"a.study", "a.study.files", "ledger", *others}
     known = {"checkpoints", "driver.json", "jobs", "lock", "outbox", "output"}
     assert names(place.files) <= known
@@ -93,7 +105,7 @@ def check_folder(place: Place, *others: str) -> None:
 
 
 def check_checkpoints(checkpoints: Checkpoints) -> None:
-    """Nothing is there but sealed checkpoints of this study."""
+    """Check that there are only sealed checkpoints of this study."""
     assert names(checkpoints.folder.parent) <= {checkpoints.folder.name}
     assert names(checkpoints.attempts) == set()
     sealed = {"/".join(map(str, key)) for key in checkpoints.kept()}
@@ -102,7 +114,7 @@ def check_checkpoints(checkpoints: Checkpoints) -> None:
 
 
 def check_training(study: Study, mode: Mode) -> None:
-    """Every evaluation continued from the checkpoint of the rung below, where those are kept."""
+    """Check that every evaluation continued from the rung below, if checkpoints are kept."""
     if mode.service or mode.keep.startswith("top"):
         return
     keeps = mode.saves and mode.keep != "none"
@@ -115,7 +127,7 @@ def check_training(study: Study, mode: Mode) -> None:
 
 
 def wanted_checkpoints(study: Study, mode: Mode) -> set[JobKey]:
-    """The checkpoints that `keep` names."""
+    """The checkpoints that `keep` keeps."""
     found = successes(study) if mode.saves and not mode.service else set()
     if mode.keep == "all":
         return found

@@ -1,4 +1,4 @@
-"""Random studies for Hypothesis, and how to play one through."""
+"""Random studies for Hypothesis."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from deepband.core.strategies import FRUGAL, NAMES, StrategyName
 from driving import Objective, finish, noisy, open_study
 
 MOST = 700
-
-
 """Evaluations of the deepest run, so that a case takes milliseconds."""
 
 
@@ -71,8 +69,8 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def play(case: Case, study: Study, order: random.Random | None = None) -> list[list[Job]]:
-    """The jobs of each run of a case. What is refused because nobody is left to send on, and a
-    fill after that, is left out."""
+    """The jobs of each run of a case. A deepening that is refused because no config can be
+    promoted, and a fill after it, are skipped."""
     runs = [finish(study, case.objective, order)]
     for strategy, levels in case.deepenings:
         if not levels and not study.session.state.run.frugal:
@@ -86,12 +84,12 @@ def play(case: Case, study: Study, order: random.Random | None = None) -> list[l
         assert len(study.runs) == before + 1
         assert study.max_budget == pytest.approx(to)
         runs.append(finish(study, case.objective, order))
-        study.deepen(strategy, to=to)  # where it has been
+        study.deepen(strategy, to=to)  # does nothing
         assert len(study.runs) == before + 1
     return runs
 
 
 def all_failed(study: Study) -> bool:
-    """Whether nobody on the top rung has a loss."""
-    top = study.session.state.schedule.top
+    """Whether no config on the top rung has a loss."""
+    top = study.state.schedule.top
     return all(each.loss is None for each in study.evaluations if each.rung == top)

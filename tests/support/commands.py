@@ -1,7 +1,7 @@
-"""Runs commands of deepband one after another, as a program: a line of JSON in, a line out.
+"""Runs commands of deepband in one process: a line of JSON in, a line of JSON out.
 
-It is a process of its own so that a command that hangs can be ended, and one process for all
-commands because starting Python takes longer than most of them.
+The separate process can be killed if a command hangs. It serves all commands, because starting
+Python takes longer than most of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SECONDS = 60.0
-"""How long a command may take before it hangs: many times what any takes here."""
+"""How long a command may take until it counts as hanging; all take much less."""
 
 
 class Ended(NamedTuple):
@@ -29,11 +29,11 @@ class Ended(NamedTuple):
     code: int
     output: str
     trace: str
-    """The traceback of an exception that the command let through, or that it hung."""
+    """The traceback of an unhandled exception, or a note that the command hung."""
 
 
 class Commands:
-    """Runs commands in a folder. The process that does is started again after one that hung."""
+    """Runs commands in a folder. The process is restarted after a command that hung."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class Commands:
         return Ended(arguments[0], code, output, trace)
 
     def close(self) -> None:
-        """End the process with all that it started."""
+        """Kill the process and all processes that it started."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.communicate()
@@ -97,6 +97,6 @@ def answer(arguments: Sequence[str]) -> tuple[int, str, str]:
 
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what anything else prints is no answer
+    os.dup2(2, 1)  # other output must not look like an answer
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), file=answers, flush=True)

@@ -9,16 +9,16 @@ from deepband.analysis.export import canonical
 
 
 def falling(config: dict[str, Any], budget: float) -> float:
-    """Training always goes on to pay."""
+    """More training always improves the loss."""
     return float(config["x"] + 10 / budget)
 
 
 def settling(config: dict[str, Any], budget: float) -> float:
-    """More than 27 bring nothing."""
+    """A budget above 27 does not improve the loss."""
     return float(config["x"] + 10 / min(budget, 27))
 
 
 def told(study: Study) -> tuple[list[str], list[tuple[int | float, str | None]]]:
-    """All that was decided from, and the runs that were decided on."""
+    """The evaluations of a study, and its runs."""
     runs = [(run.max_budget, run.strategy) for run in study.runs]
     return list(canonical(study.session.state)), runs

@@ -1,8 +1,7 @@
-"""A small disk that can be filled to the last byte: a tmpfs in a mount namespace of its own.
+"""A small disk that can be filled completely: a tmpfs in its own mount namespace.
 
-Root may mount one, and any other user where the system allows unprivileged user namespaces. A
-process that only waits keeps the namespace; others enter it to see the disk, and from outside its
-files are reached by /proc/PID/root.
+Mounting it needs root or unprivileged user namespaces. A waiting process keeps the namespace alive;
+others enter it to see the disk. From outside, its files are under /proc/PID/root.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 import pytest
 
 NAMESPACES = (("--user", "--map-root-user", "--mount"), ("--mount",))
-"""What `unshare` is asked for: as an ordinary user, or as root where that is not allowed."""
+"""Options of `unshare`: for an ordinary user, or for root where that is not allowed."""
 MOUNT = 'mount -t tmpfs -o "$1" tmpfs "$2" && echo ready && read -r _'
 
 
@@ -29,26 +28,26 @@ class Disk:
 
     mount: Path
     root: Path
-    """Where the namespace is seen from outside."""
+    """The root of the namespace, as seen from outside."""
     enter: tuple[str, ...]
-    """The command that runs another one inside."""
+    """The command that runs another command inside."""
 
     @property
     def filler(self) -> Path:
         return self.outside(self.mount) / "filler"
 
     def outside(self, path: Path) -> Path:
-        """How a path inside is reached from outside."""
+        """The path from outside of a path inside."""
         return self.root / path.relative_to("/")
 
     def fill(self) -> None:
-        """Take all space that is left."""
+        """Use up all space."""
         with suppress_full(), open(self.filler, "ab", buffering=0) as file:
             while True:
                 file.write(b"x" * 4096)
 
     def fill_inodes(self) -> None:
-        """Take all inodes that are left, so that no file can be made."""
+        """Use up all inodes, so that no file can be created."""
         with suppress_full():
             self.filler.mkdir(exist_ok=True)
             for number in itertools.count():

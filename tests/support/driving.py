@@ -1,4 +1,4 @@
-"""Ways to drive a study that several tests share."""
+"""Helpers to open and run studies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Objective = Callable[[Job], object]
 
 
 def open_study(**settings: Any) -> Study:
-    """A study in memory; the smallest space and a small schedule unless said otherwise."""
+    """A study in memory, with one parameter and a small schedule by default."""
     return deepband.open_study(**{"space": SPACE, "max_budget": 9, "eta": 3, **settings})
 
 
@@ -25,7 +25,7 @@ def key(job: Job) -> JobKey:
 
 
 def noisy(seed: int, failures: float = 0.0, ties: bool = False) -> Objective:
-    """Losses that are a function of (bracket, index, rung), so that any order sees the same."""
+    """Losses that depend on (bracket, index, rung) only, and so not on the order of jobs."""
 
     def objective(job: Job) -> object:
         draw = random.Random(f"{seed} {key(job)}")
@@ -37,23 +37,23 @@ def noisy(seed: int, failures: float = 0.0, ties: bool = False) -> Objective:
 
 
 def finish(study: Study, objective: Objective, order: random.Random | None = None) -> list[Job]:
-    """Run a study to its end; with `order`, tell in random order and in random batches."""
+    """Run a study to its end; with `order`, report in random order and in random batches."""
     done: list[Job] = []
     hand: list[Job] = []
     while not study.done:
         hand += study.ask_all()
         if order is not None:
             order.shuffle(hand)
-        told = hand[: order.randint(1, len(hand))] if order else hand
-        hand = hand[len(told) :]
-        study.tell_all([(job, objective(job)) for job in told])
-        done += told
+        batch = hand[: order.randint(1, len(hand))] if order else hand
+        hand = hand[len(batch) :]
+        study.tell_all([(job, objective(job)) for job in batch])
+        done += batch
     return done
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Wait for something that must come about, however slow the machine is."""
+    """Wait for a condition that must become true, however slow the machine is."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come about"
+        assert time.monotonic() < end, "the condition did not become true"
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Texts that a user could put into a study to harm who looks at it."""
+"""Texts in a study that could harm those who look at it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ TURNING = {"\x1b", "\x07", "\x08", "\0", "\u202e", "\u2066"}
 
 
 def check_harmless(page: str) -> Outline:
-    """A page in which no text of a user became anything else."""
+    """Check that no text of a user became markup."""
     outline = Outline(page)
     for tag, attributes in outline.tags:
         assert tag not in {"svg", "iframe", "textarea", "b"}
@@ -95,7 +95,7 @@ def check_harmless(page: str) -> Outline:
 
 
 def check_self_contained(page: str) -> Outline:
-    """A page that loads nothing from anywhere, and runs nothing."""
+    """Check that a page loads nothing and runs nothing."""
     outline = check_harmless(page)
     tags = {tag for tag, _ in outline.tags}
     assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & tags

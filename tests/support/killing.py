@@ -1,7 +1,7 @@
-"""A study in a process of its own, to be killed: `python killing.py STUDY LEDGER MODE PACE`.
+"""A study in its own process, to be killed: `python killing.py STUDY LEDGER MODE PACE`.
 
-Each mode is another way to use deepband. An append-only ledger, independent of the study, notes
-when an evaluation begins, when it ends and when its result is recorded.
+Each mode is a way to use deepband. An append-only ledger, independent of the study, logs when an
+evaluation starts, when it ends and when its result is recorded.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ class Mode:
 
     @property
     def unrecorded(self) -> int:
-        """How many evaluations can be begun and not recorded in a driver that evaluates jobs
-        itself. By default `optimize` holds back up to three failures at the start of a call."""
+        """How many evaluations can be started, but not recorded, in a driver that evaluates jobs
+        itself. By default, `optimize` holds back up to three failures at the start of a call."""
         if self.service:
             return BATCH
         return 1 if self.options.get("first_failures") == 0 else 3
 
     @property
     def cut_short(self) -> int:
-        """How many evaluations `optimize` itself may end: those ahead of the next run that are
-        still running when the current run is done."""
+        """How many evaluations `optimize` itself may kill: those ahead of the next run that are
+        still running at the end of the current run."""
         return self.workers * len(self.deepenings) if self.ahead else 0
 
 
@@ -102,7 +102,7 @@ MODES = {
 
 
 class Ledger:
-    """What happened to which job, in the order in which it happened."""
+    """A log of what happened to which job."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -117,7 +117,7 @@ class Ledger:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def jobs(self, event: str, after: int = 0) -> list[str]:
-        """The jobs to which this happened, once for each time, after it had this size."""
+        """The jobs of all such events, after the ledger had this size."""
         if not self.path.exists():
             return []
         lines = self.path.read_bytes()[after:].decode().splitlines()
@@ -125,7 +125,7 @@ class Ledger:
         return [job for happened, job in pairs if happened == event]
 
     def observe(self, facts: Sequence[Fact]) -> None:
-        """Note results that are recorded, each once."""
+        """Log results that are recorded, each once."""
         noted = set(self.jobs("recorded"))
         for job in finished(facts):
             if job not in noted:
@@ -165,7 +165,7 @@ def evaluate(study: Study, mode: Mode, ledger: Ledger, pace: float) -> None:
     if "max_budget_limit" in options:
         study.auto_deepen(train, **options)
         return
-    # After the last deepening nothing would take up what was evaluated ahead.
+    # After the last deepening, work ahead would never be used.
     ahead = mode.ahead and len(study.runs) <= len(mode.deepenings)
     study.optimize(train, ahead=ahead, **options)
 
@@ -208,7 +208,7 @@ def objective(mode: Mode, ledger: Ledger, pace: float) -> Objective:
 
 
 def outcome(config: dict[str, Any], budget: float, draw: random.Random, pace: float) -> object:
-    """A loss that gets better with the budget, and with x; some configs fail."""
+    """A loss that decreases with the budget and increases with x; some configs fail."""
     time.sleep(draw.uniform(0, pace))
     if config["x"] < 0.1:
         return ValueError("too small")
@@ -216,7 +216,7 @@ def outcome(config: dict[str, Any], budget: float, draw: random.Random, pace: fl
 
 
 def idle() -> worker_process.WorkerProcess:
-    """A worker that is never sent any order."""
+    """A worker that never receives an order."""
     return worker_process.WorkerProcess(cloudpickle.dumps(os.getpid))
 
 

@@ -1,4 +1,4 @@
-"""What somebody can put into a study's folder under the names that deepband uses."""
+"""Unexpected things in a study's folder, with the names that deepband uses."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 SECRET = "a secret of somebody else"
 HUGE = 3 * 2**30
-"""Bytes of a sparse file: too many to read, and free to make."""
+"""The size of a sparse file: too large to read, but cheap to create."""
 Maker = Callable[[Path, Path], None]
-"""Makes something at a place; the second path is a folder outside of the study's."""
+"""Creates something at a path; the second path is a folder outside of the study."""
 
 
 def make_outside(outside: Path) -> Path:
-    """A folder of somebody's files, some with names that deepband uses, too."""
+    """A folder outside of the study, with some file names that deepband also uses."""
     outside.mkdir()
     (outside / "secret").write_text(SECRET)
     for name in ("lock", "driver.json", "new", "0-0-0", "0-2-0.abcd", ".0-2-0.abcd", ".driver-a"):
@@ -33,7 +33,7 @@ def make_outside(outside: Path) -> Path:
 
 
 def snapshot(folder: Path) -> dict[str, tuple[Any, ...]]:
-    """All that is below a folder, with what would show a change."""
+    """Everything below a folder, with what reveals a change."""
     found: dict[str, tuple[Any, ...]] = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()

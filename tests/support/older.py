@@ -1,4 +1,4 @@
-"""Study files as older versions of deepband wrote them."""
+"""Study files of older formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def held_by(written: Path) -> list[dict[str, Any]]:
 
 
 def make_format_2(place: Path) -> None:
-    """A file that a deepband of format 2 wrote."""
+    """A study file of format 2."""
     shutil.copy(FORMATS / "format_2.sqlite", place)
 
 

@@ -1,5 +1,5 @@
-"""Iterative Deepening Hyperband written once more, straight from its definition and for nothing
-but to be compared with: no state, no incremental anything, logs of exactly what each run does.
+"""A second implementation of Iterative Deepening Hyperband to compare with, straight from its
+definition: without state or incremental updates.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def best(pool: set[int], count: int, loss: Callable[[int], Loss]) -> set[int]:
 def run(
     eta: int, top: int, strategy: str | None, seen: Cells, losses: Losses
 ) -> tuple[Cells, Cells]:
-    """What a run evaluates and who arrives, in each cell; `seen` is brought up to date. A run that
-    fills the level of a frugal one is no different."""
+    """What a run evaluates, and which configs arrive, in each cell; updates `seen`. A run that
+    fills the level of a frugal one is not special."""
     if strategy == "frugal":
         return frugal(eta, top, seen, losses)
     evaluated: Cells = {}
@@ -66,12 +66,12 @@ def run(
 def frugal(eta: int, top: int, seen: Cells, losses: Losses) -> tuple[Cells, Cells]:
     """The same for a run outside the paper, from the rung below `top` over all brackets."""
     everyone = [(b, i) for b in range(top) for i in sorted(seen.get((b, top - 1), ()))]
-    places = (len(everyone) + eta - 1) // eta
-    told = [(losses(b, i, top - 1), b, i) for b, i in everyone]
-    good = sorted((loss, b, i) for loss, b, i in told if loss is not None)
-    going: Cells = {}
-    for _, b, i in good[:places]:
-        going.setdefault((b, top), set()).add(i)
-    for cell, indices in going.items():
+    slots = (len(everyone) + eta - 1) // eta
+    results = [(losses(b, i, top - 1), b, i) for b, i in everyone]
+    good = sorted((loss, b, i) for loss, b, i in results if loss is not None)
+    promoted: Cells = {}
+    for _, b, i in good[:slots]:
+        promoted.setdefault((b, top), set()).add(i)
+    for cell, indices in promoted.items():
         seen[cell] = set(indices)
-    return going, going
+    return promoted, promoted

@@ -1,4 +1,4 @@
-"""How far a soak has come."""
+"""The progress of a soak test."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from torture import Tally
 
 
 class Progress:
-    """Says how far a soak has come, after every study, on the terminal and in the file
-    DEEPBAND_SOAK_LOG, so that one that is stopped halfway can be reported too. Only kills whose
-    study was checked afterwards are counted."""
+    """Reports the progress of a soak test after every study, on the terminal and in the file
+    DEEPBAND_SOAK_LOG, so that a test that is stopped can be reported as well. Only kills whose
+    study was checked afterwards count."""
 
     def __init__(self, goal: int, capsys: pytest.CaptureFixture[str]) -> None:
         self.goal = goal
@@ -25,7 +25,7 @@ class Progress:
         self.modes: Counter[str] = Counter()
         self.studies = 0
         self.mode = ""
-        """The one that is being tortured."""
+        """The current mode."""
         self._capsys = capsys
         self._log = os.environ.get("DEEPBAND_SOAK_LOG")
 
@@ -45,7 +45,7 @@ class Progress:
         self._say(f"{ending}; {self._reached()}; violations {int(violated)}; by mode: {modes}")
 
     def through(self, names: Iterable[str]) -> Iterator[str]:
-        """These modes, noting which one is next."""
+        """These modes; sets `mode` to each."""
         for self.mode in names:
             yield self.mode
 

@@ -1,4 +1,4 @@
-"""A live page, served by a process of its own."""
+"""A dashboard in its own process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 @dataclass
 class Server:
-    """Where it is, and who it is."""
+    """The address and process of a dashboard."""
 
     url: str
     process: subprocess.Popen[str]
@@ -42,12 +42,12 @@ class Server:
             connection.close()
 
     def study(self) -> str:
-        """The path of the page of the only study that is served."""
+        """The path of the page of the only study."""
         answer, _ = self.ask("/")
         return answer.headers["Location"]
 
     def events(self, path: str) -> Iterator[tuple[str, Any]]:
-        """What the server tells of a study, for ever."""
+        """The endless stream of server-sent events of a study."""
         connection = self.connect()
         try:
             connection.request("GET", f"{path}/events")
@@ -81,4 +81,4 @@ def serving(
             try:
                 process.wait(timeout=20)
             finally:
-                process.kill()  # else a server that hangs would be waited for without end
+                process.kill()  # otherwise a server that hangs would be waited for forever

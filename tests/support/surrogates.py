@@ -1,4 +1,4 @@
-"""Where the tests find YAHPO Gym's data, which is not part of the project."""
+"""The location of YAHPO Gym's data, which is not part of the project."""
 
 from __future__ import annotations
 

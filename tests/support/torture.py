@@ -1,6 +1,6 @@
-"""Kills a study's driver and workers at random moments, and checks what that did to the study.
+"""Kills a study's driver and workers at random moments.
 
-A process is stopped before it is killed, so that the ledger and the job files say exactly what it
+A process is stopped before it is killed, so that the ledger and the job files show exactly what it
 was doing when it died.
 """
 
@@ -26,19 +26,19 @@ from killing import MODES, Ledger, Mode
 MARK = "DEEPBAND_KILLING"
 """An environment variable that all processes of a study have."""
 PACE = 0.02
-"""How many seconds an evaluation takes at most."""
+"""The longest duration of an evaluation, in seconds."""
 SECONDS_TO_HANG = 600.0
 KINDS, WEIGHTS = ("driver", "worker", "server"), (45, 45, 10)
-"""What is killed, and how often."""
+"""What is killed, and its relative frequency."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a study and its ledger are."""
+    """The location of a study and its ledger."""
 
     folder: Path
     ledger_folder: Path | None = None
-    """Another one, if it is."""
+    """None if it is the same folder."""
 
     @property
     def study(self) -> Path:
@@ -64,7 +64,7 @@ def start(
 
 @dataclass
 class Tally:
-    """What was killed, and how often each job may be run again because of it."""
+    """What was killed, and how often each job may therefore be run again."""
 
     drivers: int = 0
     workers: int = 0
@@ -78,7 +78,7 @@ class Tally:
 
 
 def torture(place: Place, name: str, most: int, moment: random.Random) -> Tally:
-    """Run a study to its end, killing its driver or a worker at random moments on the way."""
+    """Run a study to its end, killing its driver or a worker at random moments."""
     tally = Tally()
     try:
         while not run_and_kill(place, name, most, moment, tally):
@@ -89,7 +89,7 @@ def torture(place: Place, name: str, most: int, moment: random.Random) -> Tally:
 
 
 def run_and_kill(place: Place, name: str, most: int, moment: random.Random, tally: Tally) -> bool:
-    """Run a driver until it is killed, and kill workers meanwhile. Whether it came to the end."""
+    """Run a driver until it is killed, and kill workers meanwhile; whether the study finished."""
     mode, earlier = MODES[name], place.ledger.size
     with start(place, name) as driver:
         try:
@@ -110,7 +110,7 @@ def run_and_kill(place: Place, name: str, most: int, moment: random.Random, tall
 
 
 def wait_for_work(driver: subprocess.Popen[bytes], ledger: Ledger) -> bool:
-    """Wait until something more has been evaluated; False if the driver ends before that."""
+    """Wait for another event in the ledger; False if the driver ends before that."""
     before = ledger.size
     wait_until(lambda: driver.poll() is not None or ledger.size > before, SECONDS_TO_HANG)
     return driver.poll() is None
@@ -119,8 +119,8 @@ def wait_for_work(driver: subprocess.Popen[bytes], ledger: Ledger) -> bool:
 def kill_driver(
     driver: subprocess.Popen[bytes], place: Place, mode: Mode, tally: Tally, earlier: int
 ) -> None:
-    """A driver takes only its own evaluations with it: workers outlive it. `earlier` is the size
-    of the ledger when this driver started."""
+    """Kill a driver. Only evaluations in its own process are lost: workers outlive it. `earlier` is
+    the size of the ledger when this driver started."""
     if not stopped(driver.pid):
         return
     if mode.in_process:
@@ -134,7 +134,7 @@ def kill_driver(
 
 
 def kill_worker(moment: random.Random, driver: int, place: Place, tally: Tally) -> None:
-    """A worker takes only the job with it that it holds, if it holds one."""
+    """Kill a worker. Only the job that it holds is lost, if any."""
     workers = workers_of(driver, place.study)
     pid = moment.choice(workers) if workers else 0
     if not pid or not stopped(pid):
@@ -146,14 +146,14 @@ def kill_worker(moment: random.Random, driver: int, place: Place, tally: Tally) 
 
 
 def kill_server(driver: int, place: Place, tally: Tally) -> None:
-    """Workers that are there go on; others are forked from a new server."""
+    """Kill the fork server. Its workers continue; others are forked from a new server."""
     for pid in fork_servers(driver, place.study):
         os.kill(pid, signal.SIGKILL)
         tally.servers += 1
 
 
 def stopped(pid: int) -> bool:
-    """Stop a process; False if it has ended by itself."""
+    """Stop a process; False if it has already ended."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: state_of(pid) in "TtZX")
@@ -161,14 +161,14 @@ def stopped(pid: int) -> bool:
 
 
 def state_of(pid: int) -> str:
-    """R for a process that runs, S for one that sleeps, T for one that is stopped, and so on; X
-    when there is none."""
+    """The state of a process: R (running), S (sleeping), T (stopped) and so on; X if it does not
+    exist."""
     fields = stat_of(pid)
     return fields[0] if fields else "X"
 
 
 def stat_of(pid: int) -> list[str]:
-    """What the kernel says of a process: its state, its parent and more."""
+    """The kernel's information on a process: its state, its parent and more."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -186,19 +186,19 @@ def processes_of(study: Path) -> dict[int, str]:
 
 
 def end_all(study: Path) -> None:
-    """Kill what is left of a study when a test fails or is interrupted."""
+    """Kill all processes of a study when a test fails or is interrupted."""
     for pid in processes_of(study):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def fork_servers(driver: int, study: Path) -> list[int]:
-    """The process that workers of a driver are forked from."""
+    """The processes that workers of a driver are forked from."""
     return [pid for pid in forked(study) if stat_of(pid)[1:2] == [str(driver)]]
 
 
 def workers_of(driver: int, study: Path) -> list[int]:
-    """The workers of a study: of this driver, and those that an earlier one left."""
+    """The workers of a study, including those that an earlier driver left behind."""
     return sorted(set(forked(study)) - set(fork_servers(driver, study)))
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C once, twice, three times; SIGTERM; and drivers that come after one that died."""
+"""Ctrl-C once, twice, three times; SIGTERM; and drivers that follow a dead one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import deepband
 from deepband.core.facts import JobKey
-from deepband.execution.outbox import Outbox, Running
+from deepband.execution.outbox import Outbox, RunningJob
 
 TRAIN = """
 import os, time
@@ -53,8 +53,10 @@ def start(folder: Path, objective: str, workers: int, *more: str) -> subprocess.
         return subprocess.Popen(command, cwd=folder, text=True, stdout=said, stderr=said)
 
 
-def wait_until_running(folder: Path, process: subprocess.Popen[str], count: int) -> list[Running]:
-    """The jobs that run, as soon as there are so many."""
+def wait_until_running(
+    folder: Path, process: subprocess.Popen[str], count: int
+) -> list[RunningJob]:
+    """The running jobs, as soon as there are `count`."""
     outbox = Outbox(folder / "a.study.files")
     while process.poll() is None:
         if len(running := outbox.running()) >= count:
@@ -141,8 +143,8 @@ study.optimize(lambda config, budget: time.sleep(60))
     assert finishes(folder)
 
 
-def kill_driver(folder: Path, workers: int = 2) -> list[Running]:
-    """What was running then, and goes on."""
+def kill_driver(folder: Path, workers: int = 2) -> list[RunningJob]:
+    """Kill a driver; the jobs that its workers are still running."""
     process = start(folder, "steady", workers)
     running = wait_until_running(folder, process, workers)
     process.kill()

@@ -3,51 +3,17 @@
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Callable
-from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
 from deepband.system import plain_files
+from odd_files import Maker, dangling_link, fifo, folder, link_to_file, link_to_folder, unix_socket
 
 SECRET = b"not yours"
 
 
-def link_to_file(place: Path, outside: Path) -> None:
-    place.symlink_to(outside / "secret")
-
-
-def link_to_folder(place: Path, outside: Path) -> None:
-    place.symlink_to(outside)
-
-
-def dangling_link(place: Path, outside: Path) -> None:
-    place.symlink_to(outside / "missing")
-
-
-def fifo(place: Path, outside: Path) -> None:
-    os.mkfifo(place)
-
-
-def unix_socket(place: Path, outside: Path) -> None:
-    with chdir(place.parent), socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(place.name)  # a whole path may be too long for a socket
-
-
-def folder(place: Path, outside: Path) -> None:
-    place.mkdir()
-
-
-ODD: list[Callable[[Path, Path], None]] = [
-    link_to_file,
-    link_to_folder,
-    dangling_link,
-    fifo,
-    unix_socket,
-    folder,
-]
+ODD: list[Maker] = [link_to_file, link_to_folder, dangling_link, fifo, unix_socket, folder]
 
 
 @pytest.fixture
@@ -76,9 +42,7 @@ def test_a_regular_file_is_read_written_listed_and_removed(root: Path) -> None:
 
 
 @pytest.mark.parametrize("make", ODD)
-def test_nothing_but_a_regular_file_is_opened_listed_or_removed(
-    root: Path, make: Callable[[Path, Path], None]
-) -> None:
+def test_nothing_but_a_regular_file_is_opened_listed_or_removed(root: Path, make: Maker) -> None:
     make(root / "inner" / "odd", outside(root))
     with pytest.raises(OSError, match="odd"):
         plain_files.open_file(root, "inner", "odd")
@@ -88,9 +52,7 @@ def test_nothing_but_a_regular_file_is_opened_listed_or_removed(
 
 
 @pytest.mark.parametrize("make", ODD[:-1])
-def test_a_new_file_takes_the_place_of_what_had_its_name(
-    root: Path, make: Callable[[Path, Path], None]
-) -> None:
+def test_a_new_file_takes_the_place_of_what_had_its_name(root: Path, make: Maker) -> None:
     make(root / "inner" / "odd", outside(root))
     descriptor = plain_files.create_file(root, "inner", "odd")
     os.write(descriptor, b"ours")
@@ -102,9 +64,7 @@ def test_a_new_file_takes_the_place_of_what_had_its_name(
 
 @pytest.mark.parametrize("make", ODD[:-1])
 @pytest.mark.parametrize("names", [("odd", "secret"), ("odd", "deeper", "secret")])
-def test_no_folder_on_the_way_is_a_link(
-    root: Path, make: Callable[[Path, Path], None], names: tuple[str, ...]
-) -> None:
+def test_no_folder_on_the_way_is_a_link(root: Path, make: Maker, names: tuple[str, ...]) -> None:
     make(root / "odd", outside(root))
     for use in (
         plain_files.open_file,

@@ -17,7 +17,7 @@ from deepband.system.posix import NEEDED
 
 WITHOUT_POSIX = """
     import os, shutil, signal, sys
-    shutil._use_fd_functions = False  # as shutil finds by itself where they are missing
+    shutil._use_fd_functions = False  # as shutil itself does where they are missing
     for name in ("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty", "syslog", "readline"):
         sys.modules[name] = None
     for name in ("fork", "forkpty", "setsid", "killpg", "getpgid", "setpgid", "getuid", "geteuid"):

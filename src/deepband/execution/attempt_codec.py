@@ -1,7 +1,7 @@
-"""The result of an attempt as the content of a file, and back.
+"""Encoding of an attempt's result as the content of a file, and decoding.
 
-What is read may have been written by anybody, so every field is checked before a study records it:
-a value of a wrong type would otherwise fail later, in the middle of a commit or on a page.
+A file may come from an untrusted source, so every field is validated: a value of the wrong type
+would otherwise fail later, during a commit or in the dashboard.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from deepband.core.records import Attempt, Job
 from deepband.storage.tagged_json import from_text, to_text
 
 MOST_BYTES = 32 * 2**20
-"""The size of the largest result that is read."""
+"""The size of the largest result that is accepted."""
 DEEPEST = 50
 """How deep the metrics of a result may be nested."""
 
 
 def encode(attempt: Attempt) -> bytes:
-    """A result as JSON, which has no infinity: losses and steps are written as texts."""
+    """A result as JSON. Losses and steps are strings, because JSON does not have infinity."""
     row: dict[str, Any] = attempt._asdict()
     row["job"] = list(attempt.job)
     row["loss"] = None if attempt.loss is None else repr(attempt.loss)
@@ -27,12 +27,12 @@ def encode(attempt: Attempt) -> bytes:
     try:
         return to_text(row).encode()
     except (TypeError, ValueError):
-        # Objects in the config: only a study in memory has them, whose driver knows the config.
+        # The config contains objects. Only a study in memory has those, and it knows the config.
         return to_text({**row, "job": [*row["job"][:4], {}, *row["job"][5:]]}).encode()
 
 
 def decode(content: bytes) -> Attempt | None:
-    """A result from what `encode` wrote; None when any of it is not as it should be."""
+    """The result that `encode` wrote; None if any field is invalid."""
     try:
         return _attempt(**from_text(content.decode()))
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -79,15 +79,15 @@ def _job(bracket: Any, index: Any, rung: Any, budget: Any, config: Any, study: A
 
 
 def _loss(given: Any) -> float:
-    """A failure has no loss, so it is a number, and nothing is better than any number."""
+    """A loss. It is never NaN, which counts as a failure, or -inf, which would beat every loss."""
     loss = float(_text(given))
-    _check(loss > -math.inf)  # which NaN is not, either
+    _check(loss > -math.inf)  # also false for NaN
     return loss
 
 
 def _text(given: Any) -> str:
     _check(isinstance(given, str))
-    given.encode()  # a lone surrogate is an UnicodeEncodeError here, not in the database
+    given.encode()  # a lone surrogate must fail here, not in the database
     return str(given)
 
 
@@ -100,8 +100,8 @@ def _is_number(given: Any) -> bool:
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether a value is as metrics are when they are read: texts, bools, None, finite numbers, and
-    lists and dicts of them that are not too deep."""
+    """Whether a value can be part of metrics: a string, bool, None or finite number, or a list or
+    dict of them that is not nested too deeply."""
     if depth > DEEPEST:
         return False
     if type(value) is dict:
@@ -115,4 +115,4 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
 
 def _check(holds: bool) -> None:
     if not holds:
-        raise ValueError("it is not a result that a worker wrote")
+        raise ValueError("this is not a valid result")

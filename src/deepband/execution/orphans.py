@@ -1,4 +1,4 @@
-"""Workers whose driver died, and what they leave: taken in by the next driver."""
+"""Workers that outlived their driver, and the results they write for the next driver."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from contextlib import suppress
 
 from deepband.core.facts import JobKey
 from deepband.core.records import Attempt
-from deepband.execution.outbox import JOBS, Outbox, Running, lock_holder, look
+from deepband.execution.outbox import JOBS, Outbox, RunningJob, lock_holder, read_job_file
 from deepband.system import plain_files
 from deepband.system.process_tree import descendants, kill_all
 
 
 class Orphans:
-    """The jobs that workers of an earlier driver are still running."""
+    """The jobs that workers of a dead driver are still running."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
@@ -27,8 +27,8 @@ class Orphans:
         return list(self._running)
 
     def give_up(self) -> None:
-        """Want their results no more: those on this host are ended, and a worker without its job
-        file leaves none."""
+        """Give these jobs up: kill the workers on this host, and remove all job files, so that
+        workers on other hosts write no results."""
         for running in self._running.values():
             group = self._group(running)
             self._drop(running)
@@ -36,16 +36,16 @@ class Orphans:
         self._running.clear()
 
     def ended(self) -> list[tuple[JobKey, Attempt | None]]:
-        """Those that have ended since, with what they left."""
+        """The jobs that have ended since the last call, with their results if there are any."""
         gone = [running for running in self._running.values() if not self._lives(running)]
         for running in gone:
             del self._running[running.key]
-        return [(running.key, self._result(running)) for running in gone]
+        return [(each.key, self.outbox.get(each.key, _token(each))) for each in gone]
 
-    def _lives(self, running: Running) -> bool:
-        now = look(running.path)
+    def _lives(self, running: RunningJob) -> bool:
+        now = read_job_file(running.path)
         if now is None and os.path.lexists(running.path):
-            return True  # nobody can tell at the moment
+            return True  # the file cannot be read at the moment
         if now is None or not now.held:
             self._drop(running)
             return False
@@ -54,16 +54,12 @@ class Orphans:
             _end(self._group(running))
         return True
 
-    def _result(self, running: Running) -> Attempt | None:
-        return self.outbox.get(running.key, _token(running))
-
-    def _drop(self, running: Running) -> None:
+    def _drop(self, running: RunningJob) -> None:
         self.outbox.drop(running.key, _token(running))
 
-    def _group(self, running: Running) -> int | None:
-        """The process group of a worker on this host. None unless the kernel says that the process
-        which the file names holds its lock: anybody could have written the number of any process
-        into it."""
+    def _group(self, running: RunningJob) -> int | None:
+        """The process group of a worker on this host. None unless the kernel confirms that the
+        process named in the file has locked it: the file could name any process."""
         if running.host != socket.gethostname() or running.pid in (0, os.getpgrp()):
             return None
         try:
@@ -76,12 +72,12 @@ class Orphans:
             os.close(descriptor)
 
 
-def _token(running: Running) -> str:
+def _token(running: RunningJob) -> str:
     return running.path.name.partition(".")[2]
 
 
 def _end(group: int | None) -> None:
-    """End a worker with all that it started."""
+    """Kill a worker and all processes that it started."""
     if group is not None:
         left = descendants({group}, ())
         with suppress(ProcessLookupError, PermissionError):

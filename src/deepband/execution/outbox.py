@@ -1,13 +1,13 @@
-"""What workers leave in the study's folder, so that nothing is lost when a driver dies.
+"""Files that workers write to the study's folder, so that no result is lost when a driver dies.
 
-    FOLDER/jobs/BRACKET-INDEX-RUNG.TOKEN     held locked by the worker that runs the job
-    FOLDER/outbox/BRACKET-INDEX-RUNG.TOKEN   its result, complete or not there at all
-    FOLDER/output/BRACKET-INDEX-RUNG         what it printed
+    FOLDER/jobs/BRACKET-INDEX-RUNG.TOKEN     locked by the worker that runs the job
+    FOLDER/outbox/BRACKET-INDEX-RUNG.TOKEN   the result, written atomically
+    FOLDER/output/BRACKET-INDEX-RUNG         what the evaluation printed
 
-A worker whose job file is gone has been given up: its result is not wanted any more.
+A worker whose job file was removed has been given up: its result is no longer wanted.
 
-The folder may come from somebody else. Only regular files of these names are read or removed, none
-of these three folders may be a link, and what the files say is checked.
+The folder may come from an untrusted source. Only regular files with these names are read or
+removed, none of the three folders may be a link, and the content of files is validated.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ from deepband.execution import attempt_codec
 from deepband.system import plain_files
 from deepband.system.posix import fcntl, require_posix
 
-SECONDS_A_BEAT = 5.0
+SECONDS_BETWEEN_HEARTBEATS = 5.0
 SECONDS_SILENT = 60.0
-"""How long a worker that gives signs of life may be silent."""
+"""How long a worker may send no heartbeat before it counts as dead."""
 MOST_NOTE = 4096
-"""Bytes of a job file that are read."""
+"""How many bytes of a job file are read."""
 NUMBER = "(0|[1-9][0-9]{0,9})"
 NAME = re.compile(rf"\.?{NUMBER}-{NUMBER}-{NUMBER}\.[0-9a-z]+")
-"""The names of our files; one with a dot in front is not complete yet."""
+"""The names of job files and results. A leading dot marks an incomplete file."""
 JOBS, RESULTS, OUTPUT = "jobs", "outbox", "output"
 NO_RESULT = frozenset({errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.ELOOP, errno.ENOTDIR})
-"""Errors of reading a result that say that there is none of ours."""
+"""Errors that mean that a worker has not written a result, rather than that reading failed."""
 
 
-class Running(NamedTuple):
-    """A job that some worker runs, or ran when it died: `held` says which."""
+class RunningJob(NamedTuple):
+    """A job that a worker is running or, if it is not `held`, was running when it died."""
 
     path: Path
     key: JobKey
     held: bool
-    """Whether the worker lives: it holds the file locked until it ends. Locks may not reach from
-    one host to another, so there a sign of life counts, too."""
+    """Whether the worker is alive: it keeps the file locked until it ends. File locks may not work
+    across hosts, so a recent heartbeat from another host counts as well."""
     pid: int
-    """What the file says; 0 when it does not. Only `lock_holder` says who really holds it."""
+    """The process id in the file, 0 if there is none. `lock_holder` tells whether it is true."""
     host: str
     started: float
     deadline: float | None
 
 
 class Outbox:
-    """The jobs that run and the results that wait, of one study."""
+    """The running jobs of a study, and the results that are not recorded yet."""
 
     def __init__(self, folder: Path) -> None:
         require_posix()
@@ -71,8 +71,8 @@ class Outbox:
         self.results = folder / RESULTS
 
     def make(self) -> None:
-        """Create the folders, or raise a StorageError if they cannot be used."""
-        with self._complaints():
+        """Create the folders, or raise a StorageError if they are unusable."""
+        with self._storage_errors():
             for name in (JOBS, RESULTS):
                 with plain_files.opened_folder(self.folder, name, make=True):
                     pass
@@ -83,20 +83,20 @@ class Outbox:
         return self.jobs / _name(key, token)
 
     def output_file(self, key: JobKey) -> Path:
-        """What the last attempt at a job printed."""
+        """The file for what the last attempt at a job printed."""
         return self.folder / OUTPUT / "-".join(map(str, key))
 
     def open_output(self, key: JobKey) -> BinaryIO:
-        """The same, to be read; an OSError when there is none, or it is not a regular file."""
+        """The same file, open for reading. Raises an OSError unless it is a regular file."""
         return open(plain_files.open_file(self.folder, OUTPUT, self.output_file(key).name), "rb")
 
     @contextmanager
     def hold(self, key: JobKey, token: str, seconds: float | None) -> Iterator[None]:
-        """Hold a job while it runs; the lock ends with the process, however that ends.
+        """Lock the file of a job while it runs. The lock ends with the process, however it dies.
 
-        A record lock, because those are not handed on to forked children."""
+        It is a record lock, because forked children do not inherit those."""
         name = _name(key, token)
-        hidden = f".{name}"  # it is seen only when it is locked
+        hidden = f".{name}"  # it becomes visible once it is locked
         descriptor = plain_files.create_file(self.folder, JOBS, hidden)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX)
@@ -107,17 +107,17 @@ class Outbox:
                 "started": now,
                 "deadline": None if seconds is None else now + seconds,
             }
-            with suppress(OSError):  # a full disk: then nobody knows who it is
+            with suppress(OSError):  # on a full disk, the file says nothing about the worker
                 os.write(descriptor, json.dumps(note).encode())
             self._rename(JOBS, hidden, name)
             yield
         finally:
-            with suppress(OSError):  # the next driver sweeps it up: nobody holds it any more
+            with suppress(OSError):  # the next driver removes it, because it is not locked
                 plain_files.remove_file(self.folder, JOBS, name)
             os.close(descriptor)
 
     def put(self, attempt: Attempt, token: str) -> None:
-        """Leave a result, whole or not at all, unless it is not wanted any more."""
+        """Write a result atomically, unless it is no longer wanted."""
         name = _name(attempt.job.key, token)
         if not (self.jobs / name).exists():
             return
@@ -128,21 +128,21 @@ class Outbox:
         self._rename(RESULTS, f".{name}", name)
 
     def leave(self, attempt: Attempt, token: str) -> None:
-        """Leave a result if that can be done: whoever waits for it still gets it directly. A
-        failure of the machine is no result."""
+        """Write a result if possible: the driver normally receives it directly. A failure of the
+        machine is not a result."""
         if not attempt.environment:
-            with suppress(Exception):  # a full disk, say
+            with suppress(Exception):  # such as a full disk
                 self.put(attempt, token)
 
     def get(self, key: JobKey, token: str) -> Attempt | None:
-        """The result of an attempt, if it is there."""
-        with self._complaints():
+        """The result of an attempt, if there is one."""
+        with self._storage_errors():
             return self._read(_name(key, token))
 
     def waiting(self) -> list[Attempt]:
-        """Every result that waits to be recorded. One that cannot be read is removed."""
+        """The results that are not recorded yet. Invalid ones are removed."""
         found = []
-        with self._complaints():
+        with self._storage_errors():
             for name in self._names(RESULTS):
                 attempt = None if name.startswith(".") else self._read(name)
                 if attempt is not None and name.startswith(_name(attempt.job.key, "")):
@@ -152,36 +152,36 @@ class Outbox:
         return found
 
     def clear(self, key: JobKey) -> None:
-        """Remove every result of a job, because one is recorded or none is wanted."""
+        """Remove all results of a job, because one is recorded or none is wanted."""
         start = _name(key, "")
-        with self._complaints():
+        with self._storage_errors():
             for name in self._names(RESULTS):
                 if name.removeprefix(".").startswith(start):
                     plain_files.remove_file(self.folder, RESULTS, name)
 
-    def running(self) -> list[Running]:
-        """The jobs that living workers run; none where nobody can tell."""
+    def running(self) -> list[RunningJob]:
+        """The jobs that living workers are running; none if the folder cannot be read."""
         names: list[str] = []
         with suppress(OSError):
             names = self._names(JOBS)
-        found = [look(self.jobs / name) for name in names if not name.startswith(".")]
+        found = [read_job_file(self.jobs / name) for name in names if not name.startswith(".")]
         return [running for running in found if running is not None and running.held]
 
     def sweep(self) -> None:
-        """Remove what dead workers left in the place of jobs."""
-        with self._complaints():
+        """Remove the job files of dead workers."""
+        with self._storage_errors():
             for name in self._names(JOBS):
-                running = None if name.startswith(".") else look(self.jobs / name)
+                running = None if name.startswith(".") else read_job_file(self.jobs / name)
                 if running is None or not running.held:
                     plain_files.remove_file(self.folder, JOBS, name)
 
     def drop(self, key: JobKey, token: str) -> None:
-        """Remove the file of a job, so that its worker leaves no result."""
-        with self._complaints():
+        """Remove the file of a job, so that its worker writes no result."""
+        with self._storage_errors():
             plain_files.remove_file(self.folder, JOBS, _name(key, token))
 
     def _names(self, folder: str) -> list[str]:
-        """Those of our files; what else is there is not ours to judge."""
+        """The names of job files or results; other files are left alone."""
         return [
             name for name in plain_files.file_names(self.folder, folder) if NAME.fullmatch(name)
         ]
@@ -193,7 +193,7 @@ class Outbox:
         except OSError as error:
             if error.errno in NO_RESULT:
                 return None
-            raise  # it may be read another time
+            raise  # it may be readable later
         return attempt_codec.decode(content)
 
     def _rename(self, folder: str, source: str, target: str) -> None:
@@ -201,19 +201,19 @@ class Outbox:
             os.rename(source, target, src_dir_fd=descriptor, dst_dir_fd=descriptor)
 
     @contextmanager
-    def _complaints(self) -> Iterator[None]:
+    def _storage_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise StorageError(
                 self.folder,
-                f"cannot be used: {error}. Workers leave their results there: make it a folder "
-                "that can be written, without links in it.",
+                f"cannot be used: {error}. Workers write their results there: make it a writable "
+                "folder without symbolic links in it.",
             ) from error
 
 
-def look(path: Path) -> Running | None:
-    """Who runs, or ran, a job; None when there is no such file, or none of ours."""
+def read_job_file(path: Path) -> RunningJob | None:
+    """The job that a job file describes; None if it does not exist or is not a job file."""
     named = NAME.fullmatch(path.name)
     try:
         descriptor = plain_files.open_file(path.parents[1], path.parent.name, path.name)
@@ -222,7 +222,7 @@ def look(path: Path) -> Running | None:
     try:
         held = lock_holder(descriptor) is not None
         note = _note(os.read(descriptor, MOST_NOTE))
-        silent = abs(time.time() - os.fstat(descriptor).st_mtime)  # a clock may be ahead
+        silent = abs(time.time() - os.fstat(descriptor).st_mtime)  # the clocks may differ
     finally:
         os.close(descriptor)
     if named is None:
@@ -230,20 +230,20 @@ def look(path: Path) -> Running | None:
     if note["host"] not in ("", socket.gethostname()):
         held = held or silent < SECONDS_SILENT
     bracket, index, rung = map(int, named.groups())
-    return Running(path, (bracket, index, rung), held, **note)
+    return RunningJob(path, (bracket, index, rung), held, **note)
 
 
 def lock_holder(descriptor: int) -> int | None:
-    """The process that holds a file locked, as the kernel knows it: 0 when it is one that cannot be
-    seen from here, and None when nobody does."""
-    darwin = sys.platform == "darwin"  # the fields of `struct flock`, in each system's order
+    """The id of the process that has locked a file, according to the kernel: 0 if that process is
+    not visible here, None if the file is not locked."""
+    darwin = sys.platform == "darwin"  # the order of the fields of `struct flock` differs
     form = "qqihh" if darwin else "hhqqi"
     free = (
         (0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET) if darwin else (fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     )
     try:
         answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(form, *free))
-    except OSError:  # a file system that cannot tell
+    except OSError:  # the file system does not support it
         return 0
     found = struct.unpack(form, answer)
     kind, pid = (found[3], found[2]) if darwin else (found[0], found[4])
@@ -251,7 +251,7 @@ def lock_holder(descriptor: int) -> int | None:
 
 
 def _note(content: bytes) -> dict[str, Any]:
-    """Who holds a job, as it was written. What cannot be read, or cannot be true, is left out."""
+    """The content of a job file. Missing and impossible values are replaced by defaults."""
     note: Any = None
     with suppress(ValueError, RecursionError):
         note = json.loads(content)

@@ -1,4 +1,4 @@
-"""Where facts are kept."""
+"""Storages for the facts of a study: in memory, or in an SQLite file with checkpoints beside it."""
 
 from deepband.core.state import State
 from deepband.errors import StorageError
@@ -10,10 +10,10 @@ __all__ = ["MemoryStorage", "SqliteStorage", "Storage", "state_of"]
 
 
 def state_of(storage: Storage) -> State:
-    """The state that stored facts lead to; facts that do not fit together are a damaged file."""
+    """The state of a stored study, or a StorageError if its facts contradict each other."""
     facts = storage.load()
     try:
         return State(facts)
     except Exception as error:
         path = getattr(storage, "path", "the study")
-        raise StorageError(path, f"is damaged, its facts do not fit: {error}.") from error
+        raise StorageError(path, f"is damaged, its facts are inconsistent: {error}.") from error

@@ -1,4 +1,4 @@
-"""What a storage is."""
+"""The protocol that every storage implements."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class Storage(Protocol):
     """Keeps the facts of one study."""
 
     def load(self) -> Iterable[Fact]:
-        """Facts that lead to the state of the study, without the notes of who runs what; none for
-        a study that does not exist yet. Needs no lock."""
+        """The facts from which the state can be rebuilt; none if the study does not exist yet.
+        Which jobs are running is not among them. Needs no lock."""
 
     def lock(self) -> bool:
-        """Become the one driver, or raise HeldError. Locking twice does nothing.
+        """Lock the study for writing, or raise HeldError. Locking twice does nothing.
 
-        True when the study has changed since it was loaded, and must be loaded again."""
+        Returns True if the study has changed since it was loaded, and must be loaded again."""
 
     def append(self, facts: Sequence[Fact]) -> None:
-        """Keep all of these for good or, if it raises, none. Needs the lock."""
+        """Store all of these facts durably or, if it raises, none of them. Needs the lock."""
 
     def close(self) -> None:
-        """Let go of what is held. Closing twice does nothing."""
+        """Release the lock and all resources. Closing twice does nothing."""

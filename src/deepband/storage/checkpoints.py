@@ -1,16 +1,16 @@
-"""Where a config's training state lives, how long it is kept, and when it is trusted.
+"""Checkpoints: the files that objectives save, by bracket, config and rung.
 
-    FOLDER/BRACKET/INDEX/RUNG/                 what the objective saved on a rung
-    FOLDER/BRACKET/INDEX/RUNG.json             its manifest: every file with size and digest
-    FOLDER/attempts/BRACKET-INDEX-RUNG.TOKEN/  what one attempt at a job is saving
+    FOLDER/BRACKET/INDEX/RUNG/                   what the objective saved on a rung
+    FOLDER/BRACKET/INDEX/RUNG.json               its manifest: size and digest of every file
+    FOLDER/attempts/BRACKET-INDEX-RUNG.TOKEN/    what a running attempt at a job is saving
     FOLDER/attempts/BRACKET-INDEX-RUNG.partial/  what an interrupted attempt had saved
 
-Every attempt saves into a folder of its own and seals it there with a manifest. The process that
-records the result renames the folder first; it alone creates and removes anything else. An attempt
-that was given up but still runs can therefore only write into its own folder.
+Every attempt saves into its own folder and seals it with a manifest. The process that records the
+result first renames the folder; only this process creates or removes anything else. An attempt
+that was given up but still runs can therefore write into its own folder only.
 
-A checkpoint counts only together with a recorded result and a manifest that fits: a folder that
-was deleted, damaged or left by an interrupted attempt is never trained on.
+A checkpoint is used only if its result is recorded and its manifest matches: training never
+continues from a folder that is damaged or was left by an interrupted attempt.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from deepband.errors import InputError, StorageError
 KEEP = "'newest' (of each config), 'all', 'none' or 'top:N' (the newest of the N best configs)"
 PARTIAL = "partial"
 ENDINGS = (".json", ".new")
-"""Of manifests, whole or being written."""
+"""Suffixes of manifests, complete or being written."""
 
 
 class Keep(NamedTuple):
-    """How many checkpoints are kept: all, or the newest of each of the best `configs`."""
+    """Which checkpoints are kept: all, or the newest of each of the best `configs`."""
 
     all: bool
     configs: int | None
-    """None is of every config."""
+    """None means every config."""
 
 
 def read_keep(given: str) -> Keep:
-    """What a user wrote as `keep`."""
+    """The `keep` option of a user as a Keep."""
     named = {"newest": Keep(False, None), "all": Keep(True, None), "none": Keep(False, 0)}
     if given in named:
         return named[given]
@@ -60,10 +60,8 @@ def read_keep(given: str) -> Keep:
 
 
 def seal(attempt: Path) -> bool:
-    """Write the manifest of what an attempt saved; False, and nothing left, if it saved nothing.
-
-    A link or a file in the place of the folder is not what was handed out, and counts as nothing.
-    """
+    """Write the manifest of what an attempt saved. False if it saved nothing, or replaced its
+    folder by a link or a file; that is then removed."""
     if attempt.is_symlink() or not attempt.is_dir() or not any(attempt.iterdir()):
         _remove(attempt)
         return False
@@ -92,10 +90,8 @@ class Checkpoints:
         return self.folder / str(bracket) / str(index) / str(rung)
 
     def begin(self, key: JobKey) -> tuple[Path, Path | None]:
-        """An empty folder for an attempt at a job, and what an interrupted one had saved, if any.
-
-        A checkpoint without a recorded result is what an interrupted attempt had saved, too.
-        """
+        """An empty folder for an attempt at a job, and the folder that an interrupted attempt
+        saved, if any. A checkpoint without a recorded result is also one of those."""
         self._refuse_links(self.attempts / "any", self.path(key))
         self.attempts.mkdir(parents=True, exist_ok=True)
         partial = self.attempts / _attempt_name(key, PARTIAL)
@@ -111,55 +107,55 @@ class Checkpoints:
         return path, partial if partial.is_dir() else None
 
     def accept(self, key: JobKey, attempt: str) -> None:
-        """Make a sealed attempt, by its name, the checkpoint of its job, before the result is
-        recorded. Nothing happens if that was done before."""
+        """Make the sealed attempt of this name the checkpoint of its job, before the result is
+        recorded. Accepting it again does nothing."""
         source, path = self.attempts / attempt, self.path(key)
         if _attempt_key(attempt) != key or not _manifest(source).is_file():
             return
         self._refuse_links(source, path)
-        if source.is_dir():  # else it was renamed before a crash
+        if source.is_dir():  # otherwise it was renamed before a crash
             abandon(path)
             path.parent.mkdir(parents=True, exist_ok=True)
             source.rename(path)
         _manifest(source).rename(_manifest(path))
 
     def discard(self, key: JobKey) -> None:
-        """Remove all that is kept of a config on a rung."""
+        """Remove the checkpoint of a config on a rung."""
         path = self.path(key)
         self._refuse_links(path)
         abandon(path)
         for folder in path.parents[:2]:
-            with suppress(OSError):  # it holds something else
+            with suppress(OSError):  # the folder is not empty
                 folder.rmdir()
 
     def sweep(self, is_wanted: Callable[[JobKey], bool]) -> None:
-        """Remove what attempts left at jobs whose results nobody waits for any more."""
+        """Remove the folders of attempts at jobs whose results are no longer wanted."""
         self._refuse_links(self.attempts / "any")
         for name in self._names():
             key = _attempt_key(name)
             if key is not None and not is_wanted(key):
                 _remove(self.attempts / name)
 
-    def is_whole(self, key: JobKey) -> bool:
-        """Whether a checkpoint is there, and is what it was when its job finished."""
+    def is_intact(self, key: JobKey) -> bool:
+        """Whether a checkpoint exists and its files have not changed since its job finished."""
         path = self.path(key)
         try:
             self._refuse_links(path / "any")
             manifest = _manifest(path)
-            if manifest.is_symlink() or not manifest.is_file():  # a FIFO would never end
+            if manifest.is_symlink() or not manifest.is_file():  # reading a FIFO would block
                 return False
             return bool(json.loads(manifest.read_text()) == _digests(path))
         except (OSError, ValueError, RecursionError, StorageError):
             return False
 
     def nearest(self, key: JobKey, rungs: Collection[int]) -> int | None:
-        """The highest of these rungs below the job's own that has a whole checkpoint."""
+        """The highest of these rungs below the job's own that has an intact checkpoint."""
         bracket, index, rung = key
         lower = sorted((each for each in rungs if each < rung), reverse=True)
-        return next((each for each in lower if self.is_whole((bracket, index, each))), None)
+        return next((each for each in lower if self.is_intact((bracket, index, each))), None)
 
     def kept(self) -> Iterator[JobKey]:
-        """Every sealed checkpoint."""
+        """The jobs that have a sealed checkpoint."""
         for manifest in self.folder.glob("*/*/*.json"):
             names = (*manifest.parts[-3:-1], manifest.stem)
             if all(map(_is_number, names)) and manifest.with_suffix("").is_dir():
@@ -167,28 +163,28 @@ class Checkpoints:
                 yield bracket, index, rung
 
     def size(self, keys: Iterable[JobKey]) -> int:
-        """How many bytes these checkpoints take."""
+        """The size of these checkpoints in bytes."""
         files = (file for key in keys for file in self.path(key).rglob("*") if file.is_file())
         return sum(file.stat().st_size for file in files)
 
     def _left(self, key: JobKey) -> list[Path]:
-        """The folders that attempts at a job have left, the oldest first."""
+        """The folders that attempts at a job have left, oldest first."""
         partial = _attempt_name(key, PARTIAL)
         names = [name for name in self._names() if _attempt_key(name) == key and name != partial]
         folders = [self.attempts / name for name in names if not name.endswith(ENDINGS)]
         return sorted(folders, key=lambda folder: folder.lstat().st_mtime_ns)
 
     def _refuse_links(self, *places: Path) -> None:
-        """Raise for a link among the folders above these places: the study may come from somebody
-        else, and what is removed or written behind a link is not ours."""
+        """Raise for a link among the folders above these places: in a study from an untrusted
+        source it could make deepband write or remove files elsewhere."""
         files = self.folder.parents[1]
         for place in places:
             for folder in place.parents[: len(place.relative_to(files).parts) - 1]:
                 if folder.is_symlink():
                     raise StorageError(
                         folder,
-                        "is a symbolic link within the study's folder. Checkpoints are not kept "
-                        "behind links: remove it, and move the whole folder instead.",
+                        "is a symbolic link inside the folder of a study, where links are not "
+                        "followed: remove it, and move the whole folder instead.",
                     )
 
     def _names(self) -> list[str]:
@@ -199,11 +195,8 @@ class Checkpoints:
 
 
 def superfluous(state: State, keep: Keep, kept: Iterable[JobKey]) -> list[JobKey]:
-    """The checkpoints that `keep` does not keep.
-
-    Those of configs on a rung that the current run has not decided yet are spared: they may be
-    needed next.
-    """
+    """The checkpoints that `keep` does not keep. Configs that still compete for a promotion in the
+    current run keep theirs: it may be needed next."""
     if keep.all:
         return []
     newest: dict[tuple[int, int], int] = {}
@@ -224,26 +217,25 @@ def retraining_cost(
     strategy: str = "preserving",
     schedule: Schedule | None = None,
 ) -> Fraction:
-    """The most that the next deepening, or that to a schedule, may have to train again because
-    checkpoints are missing.
+    """An upper bound of the budget that the next deepening, or one to `schedule`, spends on
+    training again because checkpoints are missing.
 
-    Whoever goes up a rung for the first time goes on from the rung below; without a checkpoint
-    there it pays that budget once more.
+    A promoted config continues from the rung below; without a checkpoint there, it spends that
+    budget again.
     """
     if strategy == FRUGAL:
         top, (order, slots) = state.schedule.top, state.frugal_contest()
-        lacking = sum((*place, top) not in kept for place in order[:slots])
-        return lacking * state.schedule.max_budget
+        missing = sum((*config, top) not in kept for config in order[:slots])
+        return missing * state.schedule.max_budget
     deeper, kept = schedule or state.schedule.deepened(), set(kept)
-    missing = {
-        (bracket, rung, index)
+    counts = Counter(
+        (bracket, rung)
         for (bracket, rung), results in state.results.items()
-        for index, told in results.items()
-        if told.loss is not None
+        for index, result in results.items()
+        if result.loss is not None
         and (bracket, index, rung) not in kept
         and index not in state.results.get((bracket, rung + 1), {})
-    }
-    counts = Counter((bracket, rung) for bracket, rung, _ in missing)
+    )
     return sum(
         (
             min(count, deeper.slots(bracket, rung + 1)) * deeper.budget(rung)
@@ -262,18 +254,18 @@ def _is_recorded(state: State, key: JobKey) -> bool:
 def _rank(state: State, key: JobKey) -> tuple[int, float, int, int]:
     """Higher rungs first, then smaller losses."""
     bracket, index, rung = key
-    told = state.results[bracket, rung].get(index)
-    loss = told.loss if told and told.loss is not None else float("inf")
+    result = state.results[bracket, rung].get(index)
+    loss = result.loss if result and result.loss is not None else float("inf")
     return -rung, loss, bracket, index
 
 
 def _undecided(state: State, bracket: int, index: int) -> bool:
-    front, run = state.progress[bracket], state.run
-    return front.open > 0 and index in run.arrived[bracket, front.rung]
+    progress, run = state.progress[bracket], state.run
+    return progress.open > 0 and index in run.arrived[bracket, progress.rung]
 
 
 def _digests(folder: Path) -> dict[str, list[int | str]]:
-    """Every file below a folder with its size and digest."""
+    """The size and digest of every file below a folder, by relative path."""
     digests: dict[str, list[int | str]] = {}
     for file in sorted(folder.rglob("*")):
         if file.is_file():
@@ -284,7 +276,7 @@ def _digests(folder: Path) -> dict[str, list[int | str]]:
 
 
 def _remove(place: Path) -> None:
-    """Remove a folder with all that it holds, or what stands in its place, following no link."""
+    """Remove a folder with its content, or a file or link in its place, without following links."""
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
     else:
@@ -301,7 +293,7 @@ def _attempt_name(key: JobKey, token: str) -> str:
 
 
 def _attempt_key(name: str) -> JobKey | None:
-    """The job of an attempt, by the name of its folder or manifest; None for other names."""
+    """The job of an attempt, from the name of its folder or manifest; None for other names."""
     match = _ATTEMPT.fullmatch(name)
     if match is None:
         return None

@@ -1,7 +1,7 @@
-"""Facts as rows of plain tables, and back. What is written here can be read for ever.
+"""Encoding of facts as rows of plain tables, and decoding. Files of every format stay readable.
 
-Every row that is read is compared with its checksum, and a whole study with the sum of them. Files
-older than format 3 have no checksums and are read without.
+Every row that is read is compared with its checksum, and a complete study with the sum of them.
+Files older than format 3 have no checksums.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from deepband.storage.schema import COLUMNS, LISTED, format_of, missing_columns
 from deepband.storage.tagged_json import from_text, to_text
 
 Head: TypeAlias = Mapping[str, Any]
-"""The row of a study, by column."""
+"""The row of the study, by column."""
 _Open: TypeAlias = dict[str, Any]
-"""The same while a commit is written."""
+"""The same row while a commit is being written."""
 STUDY = COLUMNS["studies"].split()
 ID = re.compile("[0-9A-Za-z]{1,64}")
-"""What the id of a study can be: folders are named by it."""
+"""What the id of a study may look like: it is also the name of a folder."""
 THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
 
 
 def write(connection: sqlite3.Connection, facts: Iterable[Fact], head: Head | None) -> Head | None:
-    """Write facts within the current transaction, and return the new row of the study. It was
-    `head`, or there was none; None if it is not `head` any more, and nothing may be written."""
+    """Write facts within the current transaction, and return the new row of the study. `head` is
+    the row before, if there was one; None means that it has changed and nothing may be written."""
     row = dict(head) if head else {}
     row["commits"] = row.get("commits", 0) + 1
     for kind, same in groupby(facts, key=type):
@@ -70,7 +70,7 @@ def _checksum(row: Head) -> int:
 
 
 def read(connection: sqlite3.Connection) -> Iterator[Fact]:
-    """All facts within the current transaction, in an order that a state can follow."""
+    """All facts of the study, in an order in which a state can apply them."""
     tally, row = _tally(connection), head(connection)
     yield _study(row)
     if row["objective"] is not None:
@@ -87,8 +87,8 @@ def read_since(
     runs: int,
     drawn: Sequence[int],
 ) -> Iterator[Fact]:
-    """The facts after a commit, when the rows of the study had these contents, for a state that
-    has that many runs, and that many configs of each bracket."""
+    """The facts after a commit for a state that has `runs` runs and `drawn` configs per bracket.
+    `contents` was the sum of the study's checksums at that commit."""
     tally, row = _tally(connection, contents or 0), head(connection)
     if row["objective"] is not None:
         yield ObjectiveNamed(row["objective"])
@@ -102,7 +102,7 @@ def read_since(
 
 
 def head(connection: sqlite3.Connection) -> Head:
-    """The row of the study by column, checked; None where an older format has no such column."""
+    """The verified row of the study. Columns that an older format does not have are None."""
     rows = list(_rows(connection, "studies", _tally(connection)))
     if len(rows) != 1:
         raise FactError(f"the table studies has {len(rows)} rows, not one")
@@ -111,14 +111,14 @@ def head(connection: sqlite3.Connection) -> Head:
 
 def _check_contents(tally: Tally | None, row: Head) -> None:
     if tally is not None and tally.total != row["contents"]:
-        raise FactError("rows are missing, or there are too many: their checksums do not add up")
+        raise FactError("there are missing or extra rows: their checksums do not add up")
 
 
 def _tally(connection: sqlite3.Connection, total: int = 0) -> Tally | None:
-    """What checks rows; None for a file without checksums."""
+    """A tally to verify rows with; None for a file without checksums."""
     columns = {row[1] for row in connection.execute("PRAGMA table_info (studies)")}
     if ("checksum" in columns) != (format_of(connection) >= 3):
-        raise FactError("the number of its format does not fit its tables")
+        raise FactError("its format number does not match its tables")
     return Tally(total) if "checksum" in columns else None
 
 
@@ -143,19 +143,19 @@ class Summary(NamedTuple):
 
 
 def summary(connection: sqlite3.Connection) -> Summary:
-    """What a list of studies tells of each."""
+    """What a list of studies shows of each one. Does not read the evaluations."""
     runs = list(_rows(connection, "runs", _tally(connection), "ORDER BY run"))
     (evaluations,) = connection.execute("SELECT count(*) FROM evaluations").fetchone()
     return Summary(len(runs), Fraction(runs[-1][1]), evaluations, head(connection)["objective"])
 
 
 def is_grown(row: Head, study: str, commit: int) -> bool:
-    """Whether this is the study that it was at a commit, with nothing taken back since then."""
+    """Whether this is the study as of a commit, perhaps with facts added, but none removed."""
     return bool(row["study"] == study and row["commits"] >= commit >= (row["reopened"] or 0))
 
 
 def read_commit(connection: sqlite3.Connection, commit: int) -> Iterator[JobFinished]:
-    """The evaluations that came with a commit."""
+    """The evaluations of a commit."""
     for row in _evaluations(connection, _tally(connection), "WHERE commits = ?", commit):
         yield JobFinished(*row)
 
@@ -163,17 +163,17 @@ def read_commit(connection: sqlite3.Connection, commit: int) -> Iterator[JobFini
 def _runs(
     connection: sqlite3.Connection,
     tally: Tally | None,
-    known: int,
+    first: int,
     evaluations: Iterator[Row],
 ) -> Iterator[Fact]:
-    """Runs that are not known, and evaluations after the start of their run. What is ahead of the
-    next run comes last."""
-    rows = list(_rows(connection, "runs", tally, "WHERE run >= ? ORDER BY run", known))
+    """The runs from the first one on, and evaluations after the start of their run. Evaluations
+    ahead of the next run come last."""
+    rows = list(_rows(connection, "runs", tally, "WHERE run >= ? ORDER BY run", first))
     started = [RunStarted(run, Fraction(high), strategy) for run, high, strategy, _ in rows]
-    for run, told in groupby(evaluations, key=itemgetter(3)):
+    for run, finished in groupby(evaluations, key=itemgetter(3)):
         while started and started[0].run <= run:
             yield started.pop(0)
-        yield from (JobFinished(*row) for row in told)
+        yield from (JobFinished(*row) for row in finished)
     yield from started
 
 
@@ -184,26 +184,26 @@ def _drawn(
     *given: int,
     first: int = 0,
 ) -> Iterator[ConfigsDrawn]:
-    """The configs of every bracket, from an index on."""
+    """The configs of every bracket, from index `first` on."""
     rows = _rows(connection, "configs", tally, f'{where} ORDER BY bracket, "index"', *given)
-    wanted: dict[int, int] = {}
+    following: dict[int, int] = {}
     for (bracket, origin), drawn in groupby(rows, key=itemgetter(0, 3)):
-        start = wanted.get(bracket, first)
+        start = following.get(bracket, first)
         configs = tuple(_configs(drawn, start))
-        wanted[bracket] = start + len(configs)
+        following[bracket] = start + len(configs)
         yield ConfigsDrawn(bracket, start, configs, origin)
 
 
 def check_storable(space: Mapping[str, Any]) -> None:
-    """Raise a SpaceError for a described space whose choices would not come back the same."""
+    """Raise a SpaceError for a space description with choices that cannot be stored exactly."""
     for parameter in space["hyperparameters"]:
         values = parameter.get("choices", parameter.get("sequence", [parameter.get("value")]))
         for value in values:
             if not _is_plain(value):
                 raise SpaceError(
                     f"parameter {parameter['name']!r} has the value {value!r} "
-                    f"({type(value).__name__}), which a study file cannot keep: use texts, "
-                    "numbers, bools, None, or lists, tuples and dicts of them, or leave the study "
+                    f"({type(value).__name__}), which a study file cannot store: use strings, "
+                    "numbers, bools, None, or lists, tuples and dicts of them, or keep the study "
                     "in memory."
                 )
 
@@ -213,7 +213,7 @@ def _number(value: float) -> float | str:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a text gives back the same value of the same type."""
+    """Whether JSON round-trips the value with its type."""
     if type(value) in (list, tuple):
         return all(map(_is_plain, value))  # type: ignore[call-overload] # it is one of the two
     if type(value) is dict:
@@ -225,7 +225,7 @@ def _is_plain(value: object) -> bool:
 
 def _study(row: Head) -> StudyCreated:
     if not ID.fullmatch(row["study"]):  # "../.." would lead out of the study's folder
-        raise FactError(f"its id is {row['study']!r}, which cannot name a folder")
+        raise FactError(f"its id {row['study']!r} is not a valid name of a folder")
     return StudyCreated(
         row["study"],
         from_text(row["space"]),
@@ -241,17 +241,17 @@ def _study(row: Head) -> StudyCreated:
 
 
 def _configs(rows: Iterable[Row], first: int) -> Iterator[Config]:
-    for wanted, (bracket, index, text, _) in enumerate(rows, first):
+    for expected, (bracket, index, text, _) in enumerate(rows, first):
         config = from_text(text)
-        if index != wanted or not isinstance(config, dict):
-            raise FactError(f"config {wanted} of bracket {bracket} is missing or no object")
+        if index != expected or not isinstance(config, dict):
+            raise FactError(f"config {expected} of bracket {bracket} is missing or not an object")
         yield config
 
 
 def _evaluations(
     connection: sqlite3.Connection, tally: Tally | None, where: str = "", *given: int
 ) -> Iterator[Row]:
-    """By run, from the starting rungs up, so that every front can climb while it is read."""
+    """Evaluations by run and rung, so that a state can make promotions while it reads them."""
     order = 'ORDER BY run, bracket, rung, "index"'
     for row in _rows(connection, "evaluations", tally, f"{where} {order}", *given):
         *plain, metrics, seconds, resumed_from, curve, origin, _, _ = row
@@ -266,12 +266,12 @@ def _evaluations(
 
 
 def _curve(text: str) -> tuple[tuple[float, float], ...]:
-    """Points as they were reported; what JSON has no number for is written as a text."""
+    """The points of a learning curve. Infinity and NaN, which JSON does not have, are strings."""
     return tuple((float(step), float(loss)) for step, loss in json.loads(text))
 
 
 def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Row]) -> int:
-    """Add rows with the values of all COLUMNS, and return the sum of their checksums."""
+    """Insert rows with the values of all COLUMNS, and return the sum of their checksums."""
     sums = [checksum(table, row) for row in rows]
     marks = ", ".join("?" for _ in COLUMNS[table].split())
     connection.executemany(
@@ -282,7 +282,7 @@ def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Row]) -> 
 
 
 def _now() -> str:
-    """As SQLite's CURRENT_TIMESTAMP writes it."""
+    """The current time in the format of SQLite's CURRENT_TIMESTAMP."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -333,7 +333,7 @@ def _write_finished(
     rows = [
         (
             *key,
-            None if loss is None else loss + 0.0,  # SQLite has no -0.0
+            None if loss is None else loss + 0.0,  # SQLite does not store -0.0
             error,
             to_text(metrics) if metrics else None,
             None if seconds is None else seconds + 0.0,
@@ -367,4 +367,4 @@ _WRITE: dict[type, Callable[[sqlite3.Connection, Any, _Open], None]] = {
     JobFinished: _write_finished,
     JobsReopened: _write_reopened,
 }
-"""What writes facts of a kind, and notes in the row of the study what they change there."""
+"""The functions that write facts of each type, and update the row of the study."""

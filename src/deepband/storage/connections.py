@@ -1,4 +1,4 @@
-"""Connections to a study file: opened safely, and patient with programs that lock it."""
+"""Connections to a study file that wait while another program has locked it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from deepband.errors import BusyWarning, StorageError, show_warning, shown
 from deepband.system import interrupts
 
 BUSY_SECONDS = 30.0
-"""How long another program may lock the file before the user hears of it."""
-SECONDS_A_TRY = 0.2
-"""How long SQLite itself waits for a lock: it does not notice Ctrl-C meanwhile."""
+"""How long another program may lock the file before the user is warned."""
+SECONDS_PER_ATTEMPT = 0.2
+"""How long SQLite itself waits for a lock, during which it ignores Ctrl-C."""
 
 Result = TypeVar("Result")
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that lets go of the file when it is closed. A cursor that somebody still has,
-    such as the traceback of an error, would otherwise keep the file locked."""
+    """A connection that releases the file when it is closed. A cursor that is still referenced,
+    such as by a traceback, would otherwise keep the file locked."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -42,12 +42,12 @@ class _Connection(sqlite3.Connection):
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """A connection that any thread may use, one at a time, and that never creates the file."""
+    """A connection to an existing file. Any thread may use it, one at a time."""
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode={mode}",
         uri=True,
         isolation_level=None,
-        timeout=SECONDS_A_TRY,
+        timeout=SECONDS_PER_ATTEMPT,
         check_same_thread=False,
         factory=_Connection,
     )
@@ -61,9 +61,9 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def patiently(path: Path, action: Callable[[], Result], gives_up: bool = False) -> Result:
-    """What an action returns, repeated for as long as another program locks the file. The user
-    is told once, and can interrupt the wait. An action that finds the lock must undo itself, so
-    that readers are let in between two attempts."""
+    """The result of an action, which is repeated while another program has locked the file. The
+    user is warned once and can interrupt the wait. An action that meets the lock must undo what it
+    did, so that readers get in between two attempts."""
     start, warned = time.monotonic(), False
     while True:
         try:
@@ -75,17 +75,17 @@ def patiently(path: Path, action: Callable[[], Result], gives_up: bool = False) 
         if late and not warned:
             show_warning(
                 f"{path} is locked by another program, such as a backup or an open sqlite3 "
-                "shell. Nothing is lost; waiting until it is released. To stop instead, press "
-                "Ctrl-C (twice during optimize).",
+                "shell. Nothing is lost; deepband waits until the lock is released. To stop "
+                "instead, press Ctrl-C (twice during optimize).",
                 BusyWarning,
             )
             warned = True
         interrupts.check()
-        time.sleep(SECONDS_A_TRY)
+        time.sleep(SECONDS_PER_ATTEMPT)
 
 
 def read_path(given: Any) -> Path:
-    """The absolute path of a study, whatever the current folder is later."""
+    """The absolute path of a study, or a StorageError if it cannot be one."""
     try:
         text = os.fspath(given)
         path = Path(os.path.abspath(text))
@@ -108,5 +108,5 @@ def sync_folder(folder: Path) -> None:
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its extension
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary result code
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -1,4 +1,4 @@
-"""A study written to a new file, with its checkpoints."""
+"""Copies of a study in a new file, with its checkpoints."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from deepband.storage.sqlite import SqliteStorage
 
 
 def write_copy(storage: SqliteStorage, facts: Iterable[Fact], checkpoints: Path | None) -> None:
-    """Write facts to a file that does not exist yet and stays locked. The folder of checkpoints,
-    if there is one, is copied first, so that the file comes with them or not at all."""
+    """Write facts to a new study file, which stays locked. The checkpoints are copied first, so
+    that the file never exists without them."""
     storage.lock()
     try:
         if checkpoints is not None and _is_ours(checkpoints):
@@ -29,6 +29,6 @@ def write_copy(storage: SqliteStorage, facts: Iterable[Fact], checkpoints: Path 
 
 
 def _is_ours(checkpoints: Path) -> bool:
-    """Whether it is a folder of the study: what is behind a link is not copied."""
+    """Whether this is a folder of the study itself; nothing is copied through a link."""
     linked = checkpoints.is_symlink() or checkpoints.parent.is_symlink()
     return checkpoints.is_dir() and not linked

@@ -1,4 +1,4 @@
-"""Whether a file is a study, whole, and of a format that may be written."""
+"""Checks of a study file: is it a study, is it intact, may this version write to it?"""
 
 from __future__ import annotations
 
@@ -12,58 +12,60 @@ from deepband.storage.schema import APPLICATION, FORMAT, format_of
 from deepband.storage.sqlite_errors import ADVICE
 
 CODE = "SELECT count(*) FROM sqlite_master WHERE type IN ('view', 'trigger')"
-"""What would run whenever a study is read or written."""
+"""Views and triggers are code that would run whenever a study is read or written."""
 
 
 def check_ours(connection: sqlite3.Connection, path: Path, writing: bool) -> None:
-    """Refuse a file that is not a study, is cut short, or may not be written."""
+    """Raise a StorageError for a file that is not a study, is truncated, or may not be written."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     size = path.stat().st_size
     if size == 0:
-        raise StorageError(path, "is empty, not a study. Delete it or give another path.")
+        raise StorageError(path, "is empty, not a study. Delete it, or give another path.")
     if application != APPLICATION:
         raise StorageError(path, "is an SQLite file, but not a deepband study.")
     (page,) = connection.execute("PRAGMA page_size").fetchone()
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     if size != page * pages:
         raise StorageError(
-            path, f"is damaged: it should have {page * pages} bytes and has {size}. {ADVICE}"
+            path, f"is damaged: it has {size} bytes instead of {page * pages}. {ADVICE}"
         )
     (code,) = connection.execute(CODE).fetchone()
     if code:
-        raise StorageError(path, "has views or triggers, which deepband does not write: refused.")
+        raise StorageError(
+            path, "contains views or triggers, which deepband never writes. Do not trust this file."
+        )
     version = format_of(connection)
     if version < 1:
-        raise StorageError(path, f"is damaged: it has no format {version}. {ADVICE}")
+        raise StorageError(path, f"is damaged: its format is {version}. {ADVICE}")
     if writing and version > FORMAT:
         raise StorageError(
             path,
-            f"was written by a newer deepband (format {version}; this one writes {FORMAT}). It "
-            "can be read, but not written: update deepband.",
+            f"was written by a newer version of deepband (format {version}; this version writes "
+            f"format {FORMAT}). You can read it; to continue it, update deepband.",
         )
 
 
 def check_whole(connection: sqlite3.Connection) -> None:
-    """Raise a FactError for a file that is damaged: writing would make it worse. All of an older
-    one is checked, before its rows get the checksums that say they are good."""
+    """Raise a FactError for a damaged file, because writing to it would make it worse. A file of an
+    older format is checked completely before its rows get checksums."""
     older = format_of(connection) < FORMAT
     for problem in problems(connection) if older else _damaged_pages(connection, 1):
         raise FactError(problem)
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """All that is wrong with a study: its pages, references, checksums and facts."""
+    """Everything that is wrong with the pages, references, checksums and facts of a study."""
     found = _damaged_pages(connection, 20)
     for table, _, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-        found.append(f"a row of {table} refers to a row of {parent} that is not there")
+        found.append(f"a row of {table} refers to a row of {parent} that is missing")
     try:
-        State(list(codec.read(connection)))  # all rows are checked before any is made sense of
+        State(list(codec.read(connection)))  # a list, so that all rows are verified first
     except Exception as error:
         found.append(f"its facts cannot be read: {error}")
     return found
 
 
 def _damaged_pages(connection: sqlite3.Connection, most: int) -> list[str]:
-    """What SQLite finds wrong with pages, rows and indexes."""
+    """The problems that SQLite finds in pages, rows and indexes."""
     found = [text for (text,) in connection.execute(f"PRAGMA integrity_check ({most})")]
     return [] if found == ["ok"] else found

@@ -1,4 +1,4 @@
-"""Facts in a list: a study that ends with its process."""
+"""A storage in memory, for studies that need not survive their process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from deepband.core.facts import Fact, JobReleased, JobsStarted
 
 
 class MemoryStorage:
-    """Keeps facts as long as it lives."""
+    """Keeps facts in a list."""
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self._facts = list(facts)

@@ -1,4 +1,4 @@
-"""The tables of a study file, the version of their format, and how older files are upgraded.
+"""The tables of a study file, the version of their format, and the upgrade of older files.
 
 Format 1 had neither origins nor the numbers of commits, format 2 no checksums, and at first no
 origins either. Older files are read as they are; the first write upgrades them. A newer format may
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from deepband.storage.checksums import Row, checksum
+from deepband.storage.checksums import checksum
 
 FORMAT = 3
 APPLICATION = 0x44454550  # "DEEP"
@@ -89,17 +89,17 @@ COLUMNS = {
     "evaluations": "bracket index rung run loss error metrics seconds resumed_from curve origin "
     "finished commits",
 }
-"""What the checksum of a row covers, in this order: every column but itself."""
+"""The columns that the checksum of a row covers, in this order: all but the checksum itself."""
 LISTED = {
     table: ", ".join(f'"{name}"' for name in names.split()) for table, names in COLUMNS.items()
 }
-"""The same as SQL."""
+"""The same columns as SQL."""
 KEYS = {"runs": 1, "configs": 2, "evaluations": 3}
-"""How many of these columns are the primary key, of every table but `studies`."""
+"""How many of these columns form the primary key, for every table except `studies`."""
 
 
 def format_of(connection: sqlite3.Connection) -> int:
-    """The version of a file's format."""
+    """The format version of a file."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -119,18 +119,12 @@ def upgrade(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {FORMAT}")
     contents = sum(_add_checksums(connection, table) for table in KEYS)
     connection.execute("UPDATE studies SET contents = ?", (contents,))
-    seal(connection)
-
-
-def seal(connection: sqlite3.Connection) -> Row:
-    """Give the row of the study the checksum of what it holds now, and return it."""
     (row,) = connection.execute(f"SELECT {LISTED['studies']} FROM studies")
     connection.execute("UPDATE studies SET checksum = ?", (checksum("studies", row),))
-    return tuple(row)
 
 
 def _add_checksums(connection: sqlite3.Connection, table: str) -> int:
-    """Give every row of a table its checksum, and return their sum."""
+    """Set the checksum of every row of a table, and return their sum."""
     rows = connection.execute(f"SELECT {LISTED[table]} FROM {table}").fetchall()
     where = " AND ".join(f"{name} = ?" for name in LISTED[table].split(", ")[: KEYS[table]])
     sums = [(checksum(table, row), *row[: KEYS[table]]) for row in rows]

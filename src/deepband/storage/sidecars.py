@@ -1,9 +1,9 @@
-"""The files that SQLite keeps beside a study, checked before SQLite opens them.
+"""Checks of the files that SQLite keeps beside a study, before SQLite opens them.
 
-SQLite opens `mlp.study-journal` by its name and does what it says. From somebody else, it could be
-a FIFO, which would block forever, or name a "super-journal": a file of a transaction over several
-databases, which SQLite deletes when it has rolled back. Any file could be named there. A study is
-one database, so a journal of ours never names any.
+SQLite opens `mlp.study-journal` by name and executes it. In a study from an untrusted source it
+may be a FIFO, which blocks forever, or name a "super-journal", which belongs to a transaction over
+several databases and which SQLite deletes after rolling back: that could be any file. A study is
+one database, so its journal never names one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from deepband.system import plain_files
 SIDES = ("-journal", "-wal", "-shm")
 LONGEST = max(map(len, (*SIDES, ".files")))
 MAGIC = bytes.fromhex("d9d505f920a163d7")
-"""How a journal begins, and how one ends that names a super-journal: the last bytes of the file
-are the name, its length, its checksum and this (SQLite's file format, section 3.2)."""
+"""The first bytes of every journal, and the last bytes of one that names a super-journal: name,
+length, checksum and this (SQLite file format, section 3.2)."""
 
 
 def check_sides(study: Path) -> None:
@@ -30,34 +30,34 @@ def check_sides(study: Path) -> None:
         except FileNotFoundError:
             continue
         if not stat.S_ISREG(mode):
-            raise StorageError(side, "is not a regular file: SQLite did not make it. Delete it.")
+            raise StorageError(side, "is not a regular file, so SQLite did not make it. Delete it.")
         if _names_another(side):
             raise StorageError(
                 side,
-                "is a journal that names another file, which SQLite would delete. No study has "
-                "such a journal: delete it, and do not trust where it came from.",
+                "is a journal that names another file, which SQLite would delete. Studies do not "
+                "have such journals: delete it, and do not trust where it came from.",
             )
 
 
 def check_name(study: Path) -> None:
-    """Raise a StorageError for a name that leaves no room for those of the files beside it."""
+    """Raise a StorageError for a name that is too long once a suffix is added."""
     try:
         most = os.pathconf(study.parent, "PC_NAME_MAX")
-    except (OSError, ValueError):  # no such folder, or one that cannot tell
+    except (OSError, ValueError):  # there is no such folder, or its file system sets no limit
         return
     size = len(os.fsencode(study.name))
     if size + LONGEST > most:
         raise StorageError(
             study,
-            f"has a name of {size} bytes. The files beside it need {LONGEST} more, and names have "
-            f"{most} at most here: give one of {most - LONGEST} or less.",
+            f"has a name of {size} bytes. Files beside it need {LONGEST} more, and the limit here "
+            f"is {most}: give a name of at most {most - LONGEST} bytes.",
         )
 
 
 def _names_another(journal: Path) -> bool:
     try:
         descriptor = plain_files.open_file(journal.parent.resolve(), journal.name)
-    except OSError:  # it is gone by now, or SQLite cannot read it, either
+    except OSError:  # it is gone by now, or SQLite cannot read it either
         return False
     with open(descriptor, "rb") as file:
         size = file.seek(0, os.SEEK_END)

@@ -1,9 +1,9 @@
-"""Facts in an SQLite file: a study that is persistent.
+"""A storage in an SQLite file, for persistent studies.
 
-A study is the file `mlp.study` and the folder `mlp.study.files`. One driver writes: it holds an
-operating-system lock on a side file, which ends with its process however it dies. Every commit
-is on the disk before `append` returns (rollback journal, synchronous EXTRA). Readers need no
-lock. Nothing in here executes what it reads, and nothing is written to a file that is damaged.
+A study is the file `mlp.study` and the folder `mlp.study.files`. One process at a time writes: it
+has an operating-system lock on a file in the folder, which ends with the process however it dies.
+Readers need no lock. Every commit is on disk before `append` returns (rollback journal,
+synchronous EXTRA). Nothing that is read is executed, and nothing is written to a damaged file.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from deepband.storage.connections import connect, patiently, read_path, sync_fol
 from deepband.storage.inspection import check_ours, check_whole, problems
 from deepband.storage.schema import FORMAT, SCHEMA, format_of, upgrade
 from deepband.storage.sidecars import check_name, check_sides
-from deepband.storage.sqlite_errors import complaints
+from deepband.storage.sqlite_errors import storage_errors
 from deepband.system import plain_files
 
 
 class SqliteStorage:
-    """The facts of one study in one file. For one thread at a time."""
+    """The facts of one study in one file. Use it from one thread at a time."""
 
     def __init__(self, path: str | os.PathLike[str], looks_only: bool = False) -> None:
         self.path = read_path(path)
@@ -45,14 +45,14 @@ class SqliteStorage:
         )
         self._connection: sqlite3.Connection | None = None
         self._end: weakref.finalize[[sqlite3.Connection, int], SqliteStorage] | None = None
-        """Closes the connection, also that of a study which nobody closed."""
+        """Closes the connection, even if the study itself is never closed."""
         self._identity: tuple[int, int] | None = None
-        """The file that the connection writes to, whatever has its path by now."""
+        """Device and inode of the file that the connection writes to."""
         self._process = os.getpid()
         self._head: codec.Head | None = None
-        """The row of the study when it was last read or written by us."""
+        """The row of the study when it was last read or written here."""
         self._stale = False
-        """Whether a commit failed, so that nobody knows without looking what the file holds."""
+        """Whether a commit failed, so that the file must be read to know its content."""
 
     def load(self) -> Iterable[Fact]:
         self._check_path()
@@ -60,16 +60,16 @@ class SqliteStorage:
             return []
         try:
             return self._read()
-        except TornError:  # if a driver lives, it has rolled it back already
+        except TornError:  # a living writer would have rolled it back already
             if self._looks_only:
                 raise
-        with complaints(self.path):
+        with storage_errors(self.path):
             patiently(self.path, self._roll_back)
         return self._read()
 
     def news(self, state: State) -> list[Fact] | None:
-        """The facts that a state, made of what was last read here, does not have yet. None when it
-        must be made again, because some of what it has was taken back or is not known to be."""
+        """The facts that were added since the state was read here. None if the state must be
+        rebuilt, because facts in it were removed or cannot be confirmed."""
         with self._reading() as connection:
             row = codec.head(connection)
             known = self._head or row
@@ -81,28 +81,27 @@ class SqliteStorage:
             if contents is None:  # read in an older format, which does not say what is new
                 return None
             last = codec.read_commit(connection, commit)
-            if any(state.result(*told[:3]) != told for told in last):  # a backup that went on
-                return None
+            if any(state.result(*finished[:3]) != finished for finished in last):
+                return None  # a backup was restored and continued
             drawn = [len(configs) for configs in state.configs]
-            news = codec.read_since(connection, commit, contents, len(state.runs), drawn)
-            found = list(news)
+            news = list(codec.read_since(connection, commit, contents, len(state.runs), drawn))
             self._head = row
-            return found
+            return news
 
     def summary(self) -> codec.Summary:
-        """The study in a few numbers, without reading all of it."""
+        """The study in a few numbers. Reads only part of the file."""
         with self._reading() as connection:
             return codec.summary(connection)
 
     def problems(self) -> list[str]:
-        """What is wrong with the file; nothing, if it is whole. Nothing is changed."""
+        """Everything that is wrong with the file; an empty list if it is intact."""
         with self._reading() as connection:
             return problems(connection)
 
     def lock(self) -> bool:
         self._check_process()
         if self._lost() is not None:
-            return False  # nothing to lock, nor to load again: `append` raises
+            return False  # there is nothing to lock or to load: `append` raises
         if self._connection is not None:
             stale, self._stale = self._stale, False
             return stale
@@ -111,7 +110,7 @@ class SqliteStorage:
         if not self.path.exists():
             return False
         try:
-            with complaints(self.path):
+            with storage_errors(self.path):
                 return patiently(self.path, self._take_over)
         except BaseException:
             self.close()
@@ -124,7 +123,7 @@ class SqliteStorage:
         if not durable:
             return
         try:
-            with complaints(self.path, "Nothing of the last step was kept."):
+            with storage_errors(self.path, "Nothing from the last step was saved."):
                 if (connection := self._connection) is None:
                     self._create(durable)
                 else:
@@ -136,7 +135,7 @@ class SqliteStorage:
             raise
 
     def close(self) -> None:
-        self._let_go()
+        self._disconnect()
         self._lock.release()
 
     @property
@@ -153,26 +152,26 @@ class SqliteStorage:
         if self.files.is_symlink():
             raise StorageError(
                 self.files,
-                "is a symbolic link. It may lead to a folder of the same name only: move the study "
-                "with its folder instead.",
+                "is a symbolic link to a folder with another name. Only links to a folder of the "
+                "same name are followed: move the study together with its folder instead.",
             )
         check_sides(self.path)
         if self._journal.exists() and not self.path.exists():
             raise StorageError(
                 self.path,
-                f"is gone, but {self._journal.name} of it is there. Put the study back beside it, "
-                "or delete the journal.",
+                f"does not exist, but its journal {self._journal.name} does. Put the study back "
+                "beside it, or delete the journal.",
             )
 
     def _check_process(self) -> None:
-        """Refuse to be used by a child of the process that opened the study."""
+        """Raise in a forked child of the process that opened the study."""
         if os.getpid() != self._process:
             raise StorageError(
-                self.path, "was opened by another process, which this one was forked from."
+                self.path, "was opened before this process was forked. Open it again here."
             )
 
     def _lost(self) -> str | None:
-        """What happened to the file since it was opened, if it is not there any more."""
+        """What happened to the file, if it is no longer the one that was opened."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -195,17 +194,16 @@ class SqliteStorage:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """One snapshot of a whole study."""
+        """A connection that reads one snapshot of the study."""
         self._check_path()
         if not self.path.exists():
-            raise StorageError(self.path, "is gone.")
-        with complaints(self.path, journal=self._journal):
+            raise StorageError(self.path, "does not exist.")
+        with storage_errors(self.path, journal=self._journal):
             snapshot = patiently(self.path, self._snapshot, gives_up=self._looks_only)
             with closing(snapshot) as connection:
                 yield connection
 
     def _snapshot(self) -> sqlite3.Connection:
-        """A connection that reads the file as it is at one moment."""
         connection = connect(self.path, "ro")
         try:
             connection.execute("BEGIN")
@@ -226,8 +224,8 @@ class SqliteStorage:
                 self._lock.release()
 
     def _take_over(self) -> bool:
-        """Connect to write, and return whether the study changed since it was read."""
-        connection = self._hold(connect(self.path, "rw"))
+        """Connect for writing, and return whether the study has changed since it was read."""
+        connection = self._keep(connect(self.path, "rw"))
         try:
             check_ours(connection, self.path, writing=True)
             older = format_of(connection) < FORMAT
@@ -239,29 +237,28 @@ class SqliteStorage:
             if self._head is not None and row["study"] != self._head["study"]:
                 raise GoneError(self.path, "was replaced by another study")
         except BaseException:
-            self._let_go()
+            self._disconnect()
             raise
         if self._head is None or row["commits"] != self._head["commits"]:
             return True
-        self._head = row  # with checksums, if it had none
+        self._head = row  # with checksums, if the file was upgraded
         return False
 
-    def _hold(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        """Keep the connection to write with, until it is closed or this object is gone."""
+    def _keep(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """Keep the connection for writing, until this object is closed or garbage-collected."""
         found = os.stat(self.path)
         self._identity = found.st_dev, found.st_ino
         self._connection = connection
         self._end = weakref.finalize(self, _close, connection, self._process)
         return connection
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self._end is not None:
             self._end()
         self._connection = self._end = self._identity = None
 
     def _create(self, facts: Sequence[Fact]) -> None:
-        """Make the file whole beside its place, then put it there: it exists with its first
-        facts or not at all."""
+        """Write the file under another name, then rename it: it never exists without its facts."""
         made = self.files / "new"
         for leftover in (made, made.with_name("new-journal")):
             leftover.unlink(missing_ok=True)
@@ -271,7 +268,7 @@ class SqliteStorage:
             head = self._commit(connection, facts)
         os.rename(made, self.path)
         sync_folder(self.path.parent)
-        self._hold(connect(self.path, "rw"))
+        self._keep(connect(self.path, "rw"))
         self._head = head
 
     def _commit(self, connection: sqlite3.Connection, facts: Sequence[Fact]) -> codec.Head:
@@ -280,7 +277,7 @@ class SqliteStorage:
             head = codec.write(connection, facts, self._head)
             if head is None:
                 raise StorageError(
-                    self.path, "was changed by somebody else, against the lock. Open it again."
+                    self.path, "was changed by a program that ignores the lock. Open it again."
                 )
             return head
 
@@ -294,8 +291,11 @@ class SqliteStorage:
             raise StorageError(self.path, f"cannot be locked for writing: {error}.") from error
         since = datetime.now().astimezone().isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
-        with suppress(OSError):  # only for the message of whoever comes second
-            _write_new(self.files, "driver.json", json.dumps(holder).encode())
+        with (
+            suppress(OSError),  # it only serves the error message of the next process
+            open(plain_files.create_file(self.files, "driver.json"), "wb") as file,
+        ):
+            file.write(json.dumps(holder).encode())
 
     def _holder(self) -> Mapping[str, object]:
         try:
@@ -307,7 +307,7 @@ class SqliteStorage:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
-    """Write all of what is done within, or nothing."""
+    """Commit everything that this block writes, or nothing."""
     connection.execute(f"BEGIN {kind}")
     try:
         yield
@@ -318,13 +318,7 @@ def _transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Ite
         raise
 
 
-def _write_new(folder: Path, name: str, content: bytes) -> None:
-    with open(plain_files.create_file(folder, name), "wb") as file:
-        file.write(content)
-
-
 def _close(connection: sqlite3.Connection, process: int) -> None:
-    """Close a connection in the process that opened it: a forked child must not, since that would
-    roll back a commit of its parent."""
+    """Close a connection, but not in a forked child: that would roll back its parent's commit."""
     if os.getpid() == process:
         connection.close()

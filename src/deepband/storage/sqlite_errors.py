@@ -1,4 +1,4 @@
-"""What an error of SQLite, or of what was read, means for a study file."""
+"""Errors of SQLite, the file system and damaged data as StorageErrors that say what to do."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from deepband.errors import DeepbandError, FactError, StorageError, TornError
 
-ADVICE = "See what is wrong with `deepband doctor`, and continue with a backup of it."
+ADVICE = "Run `deepband doctor` to see what is wrong, and continue with a backup."
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 @contextmanager
-def complaints(path: Path, kept: str = "", journal: Path | None = None) -> Iterator[None]:
-    """Raise what happens within as a StorageError that says what it means. `kept` says what
-    became of what was to be written; a reader names the `journal` that a torn commit leaves."""
+def storage_errors(path: Path, kept: str = "", journal: Path | None = None) -> Iterator[None]:
+    """Raise errors of this block as StorageErrors. Writers say in `kept` what became of their
+    data; readers pass the `journal` that an interrupted commit leaves behind."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -29,8 +29,8 @@ def complaints(path: Path, kept: str = "", journal: Path | None = None) -> Itera
         raise StorageError(path, f"is damaged: {error}. {ADVICE}") from error
     except DeepbandError:
         raise
-    except Exception as error:  # a value that means nothing
-        if kept:  # nothing was read: this is a mistake of ours
+    except Exception as error:
+        if kept:  # nothing was read, so this is a bug in deepband
             raise
         text = "its schema is not text" if isinstance(error, UnicodeDecodeError) else repr(error)
         raise StorageError(path, f"is damaged: {text}. {ADVICE}") from error
@@ -39,7 +39,7 @@ def complaints(path: Path, kept: str = "", journal: Path | None = None) -> Itera
 def _meaning(error: sqlite3.DatabaseError) -> str:
     text = str(error)
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGED:
-        return f"is not a whole study file: {text}. {ADVICE}"
+        return f"is not an intact study file: {text}. {ADVICE}"
     if "no such" in text or "Could not decode" in text:
         return f"is damaged: {text}. {ADVICE}"
     return f"cannot be used now: {text}."

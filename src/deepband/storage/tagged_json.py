@@ -1,4 +1,4 @@
-"""JSON that gives back what was written: tuples stay tuples, and keys of dicts keep their type."""
+"""JSON that round-trips Python values: tuples stay tuples, and dict keys keep their type."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 TAG = "deepband:"
-"""How the key of an object begins that stands for a tuple, or for a dict with keys of any type."""
+"""Prefix of the key of a JSON object that encodes a tuple, or a dict with keys of any type."""
 
 
 def to_text(value: object) -> str:
-    """A value as JSON. `from_text` gives back the same, tuples and keys of dicts included."""
+    """A value as JSON, from which `from_text` restores it."""
     return json.dumps(_tagged(value), allow_nan=False, separators=(",", ":"))
 
 
 def from_text(text: str) -> Any:
-    """The value of a text that `to_text` made."""
+    """The value that `to_text` encoded."""
     return json.loads(text, object_hook=_untagged) if f'"{TAG}' in text else json.loads(text)
 
 
 def _tagged(value: Any) -> Any:
-    """What JSON has no type for, as objects that say what they are."""
+    """The value with tuples, and dicts whose keys are not plain texts, as tagged objects."""
     kind = type(value)
     if kind is list:
         return list(map(_tagged, value))

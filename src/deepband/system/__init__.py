@@ -1,5 +1,3 @@
-"""What deepband needs from the operating system: signals, process trees, POSIX locks, and files
-that are opened without following links.
-
-Nothing here knows about studies. Imports `deepband.errors` only.
+"""The operating system: signals, process trees, POSIX locks, and files opened without following
+links. Nothing here knows about studies; it imports `deepband.errors` only.
 """

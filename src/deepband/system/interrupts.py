@@ -1,10 +1,11 @@
-"""Ctrl-C and SIGTERM: once ends it gently, twice at once, three times without a word.
+"""Handling of Ctrl-C and SIGTERM during a run.
 
-    first    no new jobs; running ones end and are recorded
-    second   workers are ended; what is known is recorded
-    third    the process ends on the spot; the study is whole all the same
+    first    no new jobs start; running jobs finish and are recorded
+    second   workers are killed; results that have arrived are recorded
+    third    the process exits immediately; the study file stays intact
 
-SIGTERM, as a batch system sends it, is a first one that becomes a second after a while.
+A SIGTERM, as sent by batch systems, counts as a first interrupt, followed by a second one after
+SECONDS_TO_END.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _entered: list[Interrupts] = []
 
 
 class Interrupts:
-    """Counts the interrupts while it is entered. Only the main thread receives any."""
+    """Counts interrupts while it is entered. Only the main thread receives any."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -56,17 +57,17 @@ class Interrupts:
 
     @property
     def asked(self) -> bool:
-        """Whether to start no more jobs."""
+        """Whether to stop starting jobs."""
         return self.count > 0
 
     @property
     def at_once(self) -> bool:
-        """Whether to wait for nothing."""
+        """Whether to stop without waiting for running jobs."""
         return self.count > 1
 
     @contextmanager
     def breakable(self) -> Iterator[None]:
-        """While a job runs in this thread, a second interrupt breaks into it."""
+        """Let a second interrupt raise KeyboardInterrupt in the job that runs in this thread."""
         self._breakable = True
         try:
             yield
@@ -89,15 +90,15 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _handle_in_child(self, number: int) -> None:
-        """A worker that a pool forked has inherited these handlers. Ctrl-C is left to the driver,
-        but a pool that breaks sends its workers SIGTERM and waits for them to end."""
+        """Handle a signal in a forked worker of a pool, which has inherited these handlers. Ctrl-C
+        is left to the driver, but a broken pool sends SIGTERM and waits for its workers to end."""
         if number == signal.SIGTERM:
             signal.signal(signal.SIGTERM, self._former[signal.SIGTERM])
             os.kill(os.getpid(), signal.SIGTERM)
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt in the main thread after a second interrupt: for those who wait."""
+    """Raise KeyboardInterrupt in the main thread after a second interrupt: call it in waits."""
     in_main_thread = threading.current_thread() is threading.main_thread()
     if in_main_thread and any(interrupts.at_once for interrupts in _entered):
         raise KeyboardInterrupt

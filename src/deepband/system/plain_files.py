@@ -1,13 +1,13 @@
-"""Opening files inside a study's folder without trusting what is in it.
+"""Regular files inside a study's folder, opened without trusting what is there.
 
-A study may come from somebody else, as an archive or on a shared disk. Its folder can then hold
-symbolic links, FIFOs or devices under the names that deepband uses, and opening those would read,
-overwrite or delete files elsewhere, or block forever. The functions here walk from a root folder
-one name at a time, refuse every link on the way, and work on regular files only. Because each step
-is relative to the descriptor of the last one, a name that is swapped meanwhile changes nothing.
+A study may come from an untrusted source, as an archive or on a shared disk. Its folder may then
+contain symbolic links, FIFOs or devices with the names that deepband uses, and opening those could
+read, overwrite or delete files elsewhere, or block forever. These functions walk from a root folder
+one name at a time, refuse every link on the way, and accept regular files only. Each step is
+relative to the descriptor of the previous one, so swapping a name in between has no effect.
 
-Only `files_folder` accepts a link: that of the folder itself, which a user may have put on another
-disk.
+The only link that is followed is the study's folder itself, because a user may have moved it to
+another disk (see `files_folder`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pathlib import Path
 
 
 def _flags(*names: str) -> int:
-    """Flags of `os.open`; Windows, where nothing here is used, does not have these."""
+    """Flags of `os.open`. They are missing on Windows, where nothing here is used."""
     return sum(getattr(os, name, 0) for name in names)
 
 
 _FOLDER = os.O_RDONLY | _flags("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
 _FILE = _flags("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
-"""A FIFO is opened without waiting for its other end."""
+"""O_NONBLOCK opens a FIFO without waiting for its other end."""
 
 
 def files_folder(study: Path) -> Path:
-    """The folder of a study file. A link to a folder of the same name is resolved, so that it can
-    be kept on another disk; the functions below refuse any other link."""
+    """The folder of a study file. A link to a folder of the same name is resolved, so that the
+    folder can be on another disk; the functions below refuse any other link."""
     folder = study.with_name(study.name + ".files")
     if not folder.is_symlink():
         return folder
@@ -42,9 +42,9 @@ def files_folder(study: Path) -> Path:
 
 @contextmanager
 def opened_folder(root: Path, *names: str, make: bool = False) -> Iterator[int]:
-    """A descriptor of the folder root/names. With `make`, what is missing is created.
+    """A descriptor of the folder root/names. With `make`, missing folders are created.
 
-    Raises an OSError when anything on the way is a link or not a folder.
+    Raises an OSError if anything on the way is a link or not a folder.
     """
     descriptor = _enter(root, None, make)
     try:
@@ -58,7 +58,7 @@ def opened_folder(root: Path, *names: str, make: bool = False) -> Iterator[int]:
 
 
 def open_file(root: Path, *names: str, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of the regular file root/names; anything else is an OSError."""
+    """A descriptor of the regular file root/names. Raises an OSError for anything else."""
     *folders, name = names
     with opened_folder(root, *folders) as folder:
         descriptor = os.open(name, flags | _FILE, dir_fd=folder)
@@ -69,7 +69,7 @@ def open_file(root: Path, *names: str, flags: int = os.O_RDONLY) -> int:
 
 
 def read_file(root: Path, *names: str, most: int) -> bytes:
-    """The content of a regular file; a file of more than `most` bytes is an OSError."""
+    """The content of a regular file. Raises an OSError if it has more than `most` bytes."""
     with open(open_file(root, *names), "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -78,8 +78,8 @@ def read_file(root: Path, *names: str, most: int) -> bytes:
 
 
 def create_file(root: Path, *names: str) -> int:
-    """A descriptor of a new, empty file, open for reading and writing. Whatever had its name is
-    unlinked and not written to: it may be a link to somebody's file."""
+    """A descriptor of a new, empty file, open for reading and writing. Anything with the same name
+    is unlinked first, never written to: it may be a link to another file."""
     *folders, name = names
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE
     with opened_folder(root, *folders, make=True) as folder:
@@ -91,7 +91,7 @@ def create_file(root: Path, *names: str) -> int:
 
 
 def file_names(root: Path, *names: str) -> list[str]:
-    """The names of the regular files in a folder, sorted; none when the folder is missing."""
+    """The sorted names of the regular files in a folder; none if the folder is missing."""
     try:
         with opened_folder(root, *names) as folder, os.scandir(folder) as entries:
             return sorted(each.name for each in entries if each.is_file(follow_symlinks=False))
@@ -100,7 +100,7 @@ def file_names(root: Path, *names: str) -> list[str]:
 
 
 def remove_file(root: Path, *names: str) -> None:
-    """Remove a regular file, if it is there. A folder or a link of that name is left alone."""
+    """Remove a regular file, if it exists. A folder or link with that name is left alone."""
     *folders, name = names
     with suppress(FileNotFoundError), opened_folder(root, *folders) as folder:
         if stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
@@ -108,7 +108,7 @@ def remove_file(root: Path, *names: str) -> None:
 
 
 def _enter(path: Path, above: int | None, make: bool) -> int:
-    """A descriptor of a folder, by its whole path or from the folder above it."""
+    """A descriptor of a folder, opened by its path or relative to the folder above it."""
     place = path if above is None else path.name
     try:
         return os.open(place, _FOLDER, dir_fd=above)
@@ -120,6 +120,6 @@ def _enter(path: Path, above: int | None, make: bool) -> int:
             problem = "it is a symbolic link or not a folder"
             raise OSError(error.errno, problem, str(path)) from error
         raise
-    with suppress(FileExistsError):  # another process was faster
+    with suppress(FileExistsError):  # another process has just created it
         os.mkdir(place, dir_fd=above)
     return _enter(path, above, make=False)

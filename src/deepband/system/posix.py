@@ -1,5 +1,5 @@
-"""What only POSIX systems have. deepband can be imported everywhere; what needs more than Python
-itself says so when it is used."""
+"""POSIX file locks. deepband can be imported on every system; features that need POSIX raise an
+error when they are used elsewhere."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from deepband.errors import DeepbandError
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment] # nothing that uses it gets past `require_posix`
+    fcntl = None  # type: ignore[assignment] # `require_posix` runs before every use
 
 __all__ = ["NEEDED", "fcntl", "require_posix"]
 
 NEEDED = (
     "study files, worker processes and executors need Linux or macOS, because they rely on POSIX "
-    "file locks: on this system, keep the study in memory and run it without workers."
+    "file locks. On this system, keep the study in memory and run it without workers."
 )
 
 
 def require_posix() -> None:
-    """Raise where study files and workers cannot be had."""
+    """Raise a DeepbandError on systems without POSIX file locks."""
     if fcntl is None:
         raise DeepbandError(NEEDED)

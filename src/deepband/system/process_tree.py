@@ -1,8 +1,9 @@
-"""The processes that a worker started, wherever they moved.
+"""The processes that a worker started, including those that left its process group.
 
-Most stay in the worker's process group and are ended with it. One that calls `setsid` leaves the
-group; on Linux it is found as a child of the worker or, when the worker is dead, by a mark in its
-environment. (One that was forked without `exec` has no mark, and is not found after that.)
+Most processes stay in the worker's process group and are killed with it. On Linux, a process that
+left the group with `setsid` is found as a descendant of the worker or, if the worker is dead, by a
+mark in its environment. A process forked without `exec` does not have the mark, so it cannot be
+found once the worker is dead.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ _PROC = Path("/proc")
 
 
 def descendants(living: Collection[int], marks: Collection[str]) -> set[int]:
-    """All that workers started, as far as it can be found, by the living ones among them and by the
-    marks of all. The workers themselves are left out."""
+    """The processes that workers started: descendants of the living workers, and processes with
+    the mark of any worker. The workers themselves are not included."""
     return {*_children(living), *_marked(marks)} - {os.getpid(), *living}
 
 
@@ -30,7 +31,7 @@ def kill_all(processes: Iterable[int]) -> None:
 
 
 def _children(living: Collection[int]) -> Iterator[int]:
-    """The children of processes, their children and so on."""
+    """The descendants of processes."""
     parents = dict(_parents()) if living else {}
     found = set(living)
     while more := {child for child, parent in parents.items() if parent in found} - found:
@@ -39,7 +40,7 @@ def _children(living: Collection[int]) -> Iterator[int]:
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Every process with its parent."""
+    """Pairs of a process and its parent."""
     for pid in _processes():
         with suppress(OSError, ValueError, IndexError):
             status = (_PROC / str(pid) / "stat").read_bytes()
@@ -47,7 +48,7 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def _marked(marks: Collection[str]) -> Iterator[int]:
-    """The processes whose environment has one of the marks."""
+    """The processes whose environment contains one of the marks."""
     wanted = {f"{VARIABLE}={mark}".encode() for mark in marks}
     for pid in _processes():
         with suppress(OSError):

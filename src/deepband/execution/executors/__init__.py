@@ -1,1 +1,1 @@
-"""Where jobs run: in this process, or in others."""
+"""Executors: where jobs run, in this process or in others."""

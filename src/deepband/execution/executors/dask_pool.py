@@ -1,4 +1,4 @@
-"""A cluster of Dask as a pool."""
+"""A Dask cluster as a pool."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from deepband.execution.executors.futures import Pool
 if TYPE_CHECKING:
     from distributed import Client
 
-SECONDS_A_COUNT = 2.0
+SECONDS_BETWEEN_COUNTS = 2.0
 SECONDS_TO_RESTART = 20.0
 
 
 class DaskPool(Pool):
-    """All threads of a cluster's workers, as many as there are at the time."""
+    """All threads of a cluster's workers, as many as there currently are."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class DaskPool(Pool):
         resources: Mapping[str, float] | None,
         owned: bool,
     ) -> None:
-        # Dask would take the result of equal arguments from another task, and run one again.
+        # By default, Dask reuses results of equal arguments, and runs failed tasks again.
         executor = client.get_executor(pure=False, retries=0, resources=dict(resources or {}))
         super().__init__(executor, workers or 0)
         self.client = client
@@ -47,17 +47,17 @@ class DaskPool(Pool):
         if now >= self._count_at:
             with self._connected():
                 self._counted = sum(self.client.nthreads().values())
-            self._count_at = now + SECONDS_A_COUNT
+            self._count_at = now + SECONDS_BETWEEN_COUNTS
         return self._counted
 
     def check(self) -> None:
-        """Even a client that has found its scheduler again has forgotten every future."""
+        """Raise if the connection was lost. A client that has reconnected lost all its futures."""
         if self.client.status != "running" or self.client.scheduler_comm is not self._connection:
             raise self._lost()
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        """Call the scheduler. Dask has many errors for one that does not answer."""
+        """Call the scheduler. Dask raises many kinds of errors if it does not respond."""
         try:
             yield
         except Exception as error:
@@ -68,9 +68,9 @@ class DaskPool(Pool):
 
     def _lost(self) -> DeepbandError:
         return DeepbandError(
-            f"the connection to the Dask scheduler at {self._address} was lost. What was recorded "
-            "is kept. Run again to continue, on any executor: results that workers still leave in "
-            "the study's folder are taken in then."
+            f"the connection to the Dask scheduler at {self._address} was lost. Recorded results "
+            "are kept. Run again to continue, with any executor; results that workers still write "
+            "to the study's folder will be recorded then."
         )
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -82,10 +82,10 @@ class DaskPool(Pool):
         return future
 
     def end(self, future: Future[Any]) -> None:
-        """End a task with its worker, which its nanny starts again: a thread cannot be ended. A
-        worker that has other tasks, too, is left alone."""
+        """Restart the worker of a task, because a thread cannot be killed. A worker that also runs
+        other tasks is left alone."""
         key = self._keys.get(future)
-        with suppress(Exception):  # the cluster may be going down, or the worker has no nanny
+        with suppress(Exception):  # the cluster may be shutting down, or the worker has no nanny
             tasks = {worker: list(keys) for worker, keys in self.client.processing().items()}
             alone = [worker for worker, keys in tasks.items() if keys == [key]]
             future.cancel()
@@ -94,22 +94,22 @@ class DaskPool(Pool):
     def close(self) -> None:
         with suppress(DeepbandError):
             self.check()
-            self.executor.shutdown(wait=False)  # asks the scheduler
+            self.executor.shutdown(wait=False)  # needs the scheduler
         if self._owned:
             self.client.close()
 
 
 def _check_resources(client: Client, wanted: Mapping[str, float]) -> None:
-    """Refuse what no worker that is there has; later ones may."""
-    there = client.scheduler_info(n_workers=-1)["workers"].values()
+    """Raise an InputError if there are workers, but none with these resources."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
     fits = [
         all(worker.get("resources", {}).get(name, 0) >= n for name, n in wanted.items())
-        for worker in there
+        for worker in workers
     ]
     if fits and not any(fits):
         raise InputError(
             f"no Dask worker has the resources {dict(wanted)}: start workers with `dask worker "
-            "--resources`, or leave them out."
+            "--resources`, or omit `resources`."
         )
 
 
@@ -119,11 +119,11 @@ def connect_dask(address: str) -> Client:
         from distributed import Client
     except ImportError as error:
         raise InputError("Dask is not installed: pip install 'deepband[dask]'") from error
-    place = address.removeprefix("dask://")
+    server = address.removeprefix("dask://")
     try:
-        return Client(f"tcp://{place}", timeout=10, set_as_default=False)
+        return Client(f"tcp://{server}", timeout=10, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"no Dask scheduler answers at {place}: {error}. Start one with `dask scheduler`, and "
-            "give its address as dask://host:port."
+            f"no Dask scheduler responds at {server}: {error}. Start one with `dask scheduler`, "
+            "and give its address as dask://host:port."
         ) from error

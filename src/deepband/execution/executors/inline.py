@@ -1,4 +1,4 @@
-"""Runs tasks in this process, one after the other."""
+"""An executor that runs tasks in this process, one after another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deepband.system.interrupts import Interrupts
 
 
 class InlineExecutor:
-    """One slot: what is submitted runs while it is waited for."""
+    """Runs one task at a time, inside `wait`."""
 
     def __init__(
         self, objective: Objective, interrupts: Interrupts, outbox: Outbox | None = None
@@ -21,7 +21,7 @@ class InlineExecutor:
         self.objective = objective
         self.interrupts = interrupts
         self.outbox = outbox
-        """Where others can see what is being run, if anywhere."""
+        """Shows other processes which job is running; None in a study that has no file."""
         self._task: Task | None = None
 
     @property
@@ -38,7 +38,7 @@ class InlineExecutor:
             return []
         with ExitStack() as stack:
             if self.outbox:
-                with suppress(OSError):  # then nobody sees that it runs, and nothing else is amiss
+                with suppress(OSError):  # others then do not see the job, which does no harm
                     stack.enter_context(self.outbox.hold(task.job.key, "inline", None))
             stack.enter_context(self.interrupts.breakable())
             return [Ended(task, perform(self.objective, task))]

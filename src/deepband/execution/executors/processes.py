@@ -1,12 +1,11 @@
-"""Runs tasks in worker processes, which may die.
+"""An executor that runs tasks in worker processes and survives their death.
 
-A worker is one process and one pipe, so that the death of a worker harms no other. Who died is told
-by the kernel: it closes the pipe, and drops the lock that the worker holds on its job, whatever the
-way in which the process ended.
+Every worker has its own process and pipe, so that the death of one does not affect the others. The
+kernel reports it: however a process ends, its pipe is closed and the lock on its job is released.
 
-The worker of a failed evaluation is ended: whatever broke it, such as an assertion on a GPU, must
-not meet another config. From the first failure on a spare worker is kept, with the objective
-loaded, so that a failure costs no start.
+A worker is replaced after a failed evaluation, because whatever broke, such as an assertion on a
+GPU, must not affect the next config. From the first failure on, a spare worker with the objective
+loaded is kept ready, so that a replacement takes no time.
 """
 
 from __future__ import annotations
@@ -21,27 +20,26 @@ from typing import Any
 
 from deepband.core.records import Attempt
 from deepband.errors import DeepbandError, ObjectiveError
-from deepband.execution.executors.base import Ended, Timeout, check_seconds
+from deepband.execution.executors.base import Ended, Order, Timeout, seconds_allowed
 from deepband.execution.executors.transport import ship
-from deepband.execution.executors.worker import Order
 from deepband.execution.executors.worker_process import WorkerProcess, end_workers
 from deepband.execution.objective import Objective, Task
-from deepband.execution.outbox import Outbox, look
+from deepband.execution.outbox import Outbox, read_job_file
 
-SECONDS_A_CHECK = 0.1
+SECONDS_BETWEEN_CHECKS = 0.1
 SECONDS_TO_TERMINATE = 2.0
-SECONDS_TO_BEGIN = 60.0
+SECONDS_TO_START = 60.0
 SECONDS_TO_SEND = 10.0
-"""How long a worker that has let go of its job may take to send the result."""
+"""How long a worker that has released its job may take to send the result."""
 STARTS = 3
-"""How many workers in a row may die before one of them begins a job."""
+"""How many workers in a row may die before one of them starts a job."""
 SECONDS_BETWEEN_STARTS = 0.2
-"""A fork server that is being killed refuses connections a moment before the kernel reports its
-death, and only then is another one started."""
+"""A fork server that is being killed refuses connections shortly before the kernel reports its
+death, and another one is started only then."""
 
 
 class ProcessExecutor:
-    """A number of worker processes, each ended with all that it started."""
+    """Runs tasks in `workers` processes."""
 
     def __init__(
         self, objective: Objective, workers: int, outbox: Outbox, timeout: Timeout = None
@@ -57,8 +55,7 @@ class ProcessExecutor:
 
     def submit(self, task: Task) -> None:
         slot = next(slot for slot in self._slots if slot.order is None)
-        seconds = self._timeout(task.job.budget) if callable(self._timeout) else self._timeout
-        check_seconds("timeout", seconds)
+        seconds = seconds_allowed(self._timeout, task)
         if task.context is not None:
             task = replace(task, context=replace(task.context, slot=slot.number))
         slot.start(Order(task, secrets.token_hex(4), seconds, self._folder))
@@ -67,12 +64,12 @@ class ProcessExecutor:
         end = time.monotonic() + seconds
         while True:
             left = max(0.0, end - time.monotonic())
-            signs = [sign for slot in self._slots if slot.order for sign in slot.signs]
-            if signs:  # not longer than a moment, because a timeout shows no sign
-                wait(signs, min(left, SECONDS_A_CHECK))
+            events = [event for slot in self._slots if slot.order for event in slot.events]
+            if events:  # wait only briefly, because a timeout is not an event
+                wait(events, min(left, SECONDS_BETWEEN_CHECKS))
             else:
                 time.sleep(left)
-            ended = [ended for slot in self._slots if (ended := slot.look()) is not None]
+            ended = [ended for slot in self._slots if (ended := slot.poll()) is not None]
             if ended or time.monotonic() >= end:
                 return ended
 
@@ -82,48 +79,47 @@ class ProcessExecutor:
 
 
 class _Workers:
-    """Starts workers, and keeps a spare one from the first failure on."""
+    """Starts workers, and keeps a spare one after the first failure."""
 
     def __init__(self, shipped: bytes) -> None:
         self._shipped = shipped
         self._spare: WorkerProcess | None = None
 
     def take(self) -> WorkerProcess:
-        """A worker that lives: the spare one if it does, or another."""
+        """A worker that is ready: the spare one, or a new one."""
         spare = self._spare
         if spare is not None and spare.is_idle():
             self._spare = None
             return spare
         if spare is not None and spare.is_gone():
             self.close()
-        return self._start(loads=False)
+        return self._start(preload=False)
 
     def keep_spare(self) -> None:
         if self._spare is None:
-            self._spare = self._start(loads=True)
+            self._spare = self._start(preload=True)
 
     def close(self) -> None:
         if self._spare is not None:
             self._spare.end()
             self._spare = None
 
-    def _start(self, loads: bool) -> WorkerProcess:
-        """A new worker. The fork server may have been killed meanwhile: the next start makes
-        another one."""
+    def _start(self, preload: bool) -> WorkerProcess:
+        """A new worker. If the fork server was killed, the next attempt starts another one."""
         for _ in range(STARTS):
             try:
-                return WorkerProcess(self._shipped, loads)
+                return WorkerProcess(self._shipped, preload)
             except (OSError, EOFError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 time.sleep(SECONDS_BETWEEN_STARTS)
         raise DeepbandError(
-            f"worker processes cannot be started: {reason}. What was recorded is kept; run again "
+            f"worker processes cannot be started: {reason}. Recorded results are kept; run again "
             "to continue."
         )
 
 
 class _Slot:
-    """Room for one worker, and the order it works on."""
+    """A worker, and the order that it works on."""
 
     def __init__(self, number: int, workers: _Workers, outbox: Outbox) -> None:
         self.number = number
@@ -134,24 +130,24 @@ class _Slot:
         self._starts = 0
         self._started = 0.0
         self._seen: float | None = None
-        """Since when the worker was seen to run the order."""
-        self._let_go: float | None = None
-        """Since when the worker does not hold its job any more, though it has not answered."""
+        """When the worker was first seen running the order."""
+        self._released: float | None = None
+        """When the worker was seen to have released its job without having answered."""
         self._late: str | None = None
         self._kill_at = 0.0
 
     @property
-    def signs(self) -> list[Any]:
-        """What becomes ready when there is something to look at."""
-        return self._worker.signs if self._worker else []
+    def events(self) -> list[Any]:
+        """Objects that become ready when the worker has answered or died."""
+        return self._worker.events if self._worker else []
 
     def start(self, order: Order) -> None:
         self.order, self._starts = order, 0
-        self._late, self._seen, self._let_go = None, None, None
+        self._late, self._seen, self._released = None, None, None
         self._send()
 
     def _send(self) -> None:
-        """Hand the order to a worker that lives."""
+        """Send the order to a worker that is alive."""
         self._starts += 1
         self._started = time.monotonic()
         if self._worker is None or not self._worker.is_idle():
@@ -165,30 +161,30 @@ class _Slot:
             self._worker.end()
         self._worker = self._workers.take()
 
-    def look(self) -> Ended | None:
-        """What became of the order, if it has ended."""
+    def poll(self) -> Ended | None:
+        """The result of the order, if it has ended."""
         if self.order is None or self._worker is None:
             return None
         answer = self._worker.answer()
         if isinstance(answer, Attempt):
             return self._answered(answer)
-        if answer is not None:  # the objective could not even be loaded there
+        if answer is not None:  # the objective could not be loaded
             raise ObjectiveError([answer])
-        running = look(self.outbox.job_file(self.order.task.job.key, self.order.token))
+        running = read_job_file(self.outbox.job_file(self.order.key, self.order.token))
         if running is not None:
             self._seen = self._seen or time.monotonic()
         if running is not None and running.held:
-            self._let_go = None
+            self._released = None
             self._check_time(self.order)
             return None
         if self._worker.is_gone():
             return self._died()
-        return self._silent()
+        return self._unanswered()
 
     def _answered(self, attempt: Attempt) -> Ended | None:
         assert self.order is not None
         if attempt.failed:
-            if self._late:  # it failed because it was told to end
+            if self._late:  # it failed because it was terminated
                 return self._lost(self._late)
             self._replace_worker()
             self._workers.keep_spare()
@@ -197,43 +193,43 @@ class _Slot:
         return ended
 
     def _died(self) -> Ended | None:
-        """The worker is gone. If it had not begun the job, another one does that."""
+        """The worker is dead. If it had not started the job, another worker runs it."""
         assert self.order is not None
         assert self._worker is not None
-        begun = self._seen or self.outbox.get(self.order.task.job.key, self.order.token)
-        if not begun and self._starts < STARTS:
+        started = self._seen or self.outbox.get(self.order.key, self.order.token)
+        if not started and self._starts < STARTS:
             self._send()
             return None
-        return self._lost(f"WorkerDied: the worker ended with {self._worker.how()}")
+        return self._lost(f"WorkerDied: the worker ended with {self._worker.exit_reason()}")
 
-    def _silent(self) -> Ended | None:
-        """The worker lives, as far as can be told, and does not hold its job."""
+    def _unanswered(self) -> Ended | None:
+        """The worker seems alive, but does not hold its job and has not answered."""
         now = time.monotonic()
         if self._seen is None:
-            late = now - self._started > SECONDS_TO_BEGIN
-            return self._lost("WorkerDied: the worker did not begin") if late else None
-        self._let_go = self._let_go or now
-        if now - self._let_go > SECONDS_TO_SEND:
-            return self._lost("WorkerDied: the worker ended without an answer")
+            late = now - self._started > SECONDS_TO_START
+            return self._lost("WorkerDied: the worker did not start the job") if late else None
+        self._released = self._released or now
+        if now - self._released > SECONDS_TO_SEND:
+            return self._lost("WorkerDied: the worker ended without a result")
         return None
 
     def _lost(self, reason: str) -> Ended:
-        """The worker is lost: look for what it left."""
+        """Kill the worker, and return the result that it may have written."""
         assert self.order is not None
         order, late = self.order, self._late
         if (worker := self.give_up()) is not None:
             worker.end()
-        attempt = self.outbox.get(order.task.job.key, order.token)
+        attempt = self.outbox.get(order.key, order.token)
         if late and attempt is not None and attempt.failed:
             attempt = None
         if attempt is None:
-            self.outbox.clear(order.task.job.key)
-        self.outbox.drop(order.task.job.key, order.token)
+            self.outbox.clear(order.key)
+        self.outbox.drop(order.key, order.token)
         return Ended(order.task, attempt, None if attempt else late or reason)
 
     def _check_time(self, order: Order) -> None:
-        """End a worker that takes too long: first asking, then not. Time is the driver's own,
-        which stands still while a laptop sleeps."""
+        """Terminate a worker that takes too long, and kill it if it does not end. The driver's
+        monotonic clock stands still while a laptop sleeps."""
         now = time.monotonic()
         assert self._worker is not None
         if order.seconds is None or now - (self._seen or now) < order.seconds:
@@ -246,6 +242,6 @@ class _Slot:
             self._worker.signal(signal.SIGKILL)
 
     def give_up(self) -> WorkerProcess | None:
-        """Forget the order and the worker, which the caller ends."""
+        """Forget the order, and return the worker for the caller to end."""
         worker, self._worker, self.order = self._worker, None, None
         return worker

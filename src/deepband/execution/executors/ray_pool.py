@@ -1,4 +1,4 @@
-"""A cluster of Ray as a pool. Ray has no `concurrent.futures.Executor`, so this is a thin one."""
+"""A Ray cluster as a pool. Ray does not provide a `concurrent.futures.Executor`, so this does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COUNTED = {"num_cpus": "CPU", "num_gpus": "GPU"}
 
 
 class RayExecutor(Executor):
-    """Functions as Ray tasks that are never run again by Ray itself."""
+    """Runs functions as Ray tasks, without Ray's own retries."""
 
     def __init__(self, resources: Mapping[str, float]) -> None:
         self.resources = {"num_cpus": 1.0, **resources}
@@ -38,17 +38,17 @@ class RayExecutor(Executor):
         return self._references.keys()
 
     def end(self, future: Future[Any]) -> None:
-        """End a task with its process."""
+        """Kill the process of a task."""
         import ray
 
         reference = self._references.get(future)
         if reference is not None:
-            with suppress(Exception):  # it has ended meanwhile, or its node has
+            with suppress(Exception):  # the task or its node may be gone
                 ray.cancel(reference, force=True)
 
 
 class RayPool(Pool):
-    """As many tasks at once as the cluster has resources for."""
+    """As many concurrent tasks as the cluster has resources for."""
 
     def __init__(
         self, address: str | None, workers: int | None, resources: Mapping[str, float] | None
@@ -59,7 +59,8 @@ class RayPool(Pool):
         if self.size() < 1:
             self.close()
             raise InputError(
-                f"the Ray cluster has not the resources {self.tasks.resources} for a single job."
+                f"the Ray cluster does not have the resources {self.tasks.resources} for a single "
+                "job: add nodes, or ask for less."
             )
 
     def size(self) -> int:
@@ -67,9 +68,9 @@ class RayPool(Pool):
 
         if self.workers:
             return self.workers
-        there = ray.cluster_resources()
+        available = ray.cluster_resources()
         shares = [
-            there.get(_COUNTED.get(name, name), 0.0) / each
+            available.get(_COUNTED.get(name, name), 0.0) / each
             for name, each in self.tasks.resources.items()
             if each
         ]
@@ -88,7 +89,8 @@ class RayPool(Pool):
 
 
 def _connect(address: str | None) -> bool:
-    """Connect to a cluster, or start one on this machine; whether it is ours to leave."""
+    """Connect to a cluster, or start one on this machine. False if there was a connection already,
+    which must stay open."""
     try:
         import ray
     except ImportError as error:
@@ -96,15 +98,15 @@ def _connect(address: str | None) -> bool:
     if ray.is_initialized():
         if address is not None:
             raise InputError(
-                f"this process is connected to a Ray cluster already: give executor='ray', not "
-                f"{address!r}."
+                f"executor is {address!r}, but this process is already connected to a Ray cluster: "
+                "give executor='ray' to use that."
             )
         return False
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"no Ray cluster answers at {address}: {error}. Start one with `ray start --head`, or "
-            "give 'ray' for this machine alone."
+            f"no Ray cluster responds at {address}: {error}. Start one with `ray start --head`, or "
+            "give 'ray' to use this machine alone."
         ) from error
     return True

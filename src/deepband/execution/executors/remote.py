@@ -1,4 +1,4 @@
-"""What runs at the other end of somebody else's executor: in a thread, a process or a node."""
+"""The function that executors of other libraries call in their threads, processes or nodes."""
 
 from __future__ import annotations
 
@@ -16,29 +16,24 @@ import cloudpickle
 
 from deepband.core.records import Attempt
 from deepband.errors import StorageError
+from deepband.execution.executors.base import Order
 from deepband.execution.objective import Objective, Task, cannot_hold, perform
-from deepband.execution.outbox import SECONDS_A_BEAT, Outbox
+from deepband.execution.outbox import SECONDS_BETWEEN_HEARTBEATS, Outbox
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteOrder:
-    """A task on its way to where it runs."""
+class RemoteOrder(Order):
+    """A task on its way to another library's worker."""
 
-    task: Task
-    token: str
-    seconds: float | None
-    """How long it may take."""
-    folder: Path
-    """The folder of the study, as the driver calls it."""
     probe: str
-    """A file in it, by which others see that it is the same folder."""
+    """A file in the study's folder. A worker that sees it shares the folder."""
     driver: int
-    """The driver's process."""
+    """The process id of the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why a task cannot run there, now or later."""
+    """Why no task can run on a worker."""
 
     reason: str
     folder: Path | None = None
@@ -46,18 +41,17 @@ class Refused:
 
 
 class RanTwiceError(Exception):
-    """The executor runs a task again whose first run did not end well: that is for the driver to
-    decide."""
+    """The executor retried a task by itself, which only the driver may do."""
 
 
 class GivenUpError(Exception):
-    """The executor runs a task that nobody waits for any more."""
+    """The executor started a task that the driver has already given up."""
 
 
 def run_remotely(shipped: bytes | Objective, order: RemoteOrder) -> Attempt | Refused:
-    """Run a task. Where the study's folder can be seen, its result is also left there, and a sign
-    of life while it runs."""
-    _leave_interrupts(order.driver)
+    """Run a task. If the worker shares the study's folder, it also writes the result there, and a
+    heartbeat while the task runs."""
+    _ignore_interrupts(order.driver)
     shared = (order.folder / order.probe).exists()
     if not shared and order.task.context is not None:
         return Refused(f"{socket.gethostname()} cannot see it", order.folder)
@@ -71,15 +65,15 @@ def run_remotely(shipped: bytes | Objective, order: RemoteOrder) -> Attempt | Re
 
 
 def _run_shared(objective: Objective, order: RemoteOrder) -> Attempt:
-    outbox, key = Outbox(order.folder), order.task.job.key
+    outbox, key = Outbox(order.folder), order.key
     try:
-        known = outbox.get(key, order.token)
-        if known is not None:
-            return known
-        place = outbox.job_file(key, order.token)
-        if place.exists():
-            raise RanTwiceError(f"{place} is there already")
-        with outbox.hold(key, order.token, order.seconds), beating(place):
+        earlier = outbox.get(key, order.token)
+        if earlier is not None:
+            return earlier
+        file = outbox.job_file(key, order.token)
+        if file.exists():
+            raise RanTwiceError(f"{file} already exists")
+        with outbox.hold(key, order.token, order.seconds), heartbeat(file):
             _check_wanted(order.task)
             attempt = perform(objective, order.task, interruptible=False)
             outbox.leave(attempt, order.token)
@@ -89,14 +83,13 @@ def _run_shared(objective: Objective, order: RemoteOrder) -> Attempt:
 
 
 def _check_wanted(task: Task) -> None:
-    """Raise for a task that began too late: a driver that waits for it no more has removed what it
-    would save into."""
+    """Raise for a task that started too late: the driver has given it up and removed its folder."""
     if task.context is not None and not task.context.path.is_dir():
-        raise GivenUpError(f"{task.context.path} is gone")
+        raise GivenUpError(f"{task.context.path} does not exist any more")
 
 
-def _leave_interrupts(driver: int) -> None:
-    """Leave Ctrl-C, which a terminal sends to all processes, to the driver."""
+def _ignore_interrupts(driver: int) -> None:
+    """Ignore Ctrl-C, which a terminal sends to all processes, except in the driver itself."""
     here = threading.current_thread() is threading.main_thread()
     if here and os.getpid() != driver:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -109,19 +102,19 @@ def _load(shipped: bytes) -> Objective:
 
 
 @contextmanager
-def beating(place: Path) -> Iterator[None]:
-    """Touch a file every few seconds, as long as it is there."""
+def heartbeat(file: Path) -> Iterator[None]:
+    """Touch a file every few seconds, as long as it exists."""
     done = threading.Event()
-    threading.Thread(target=_beat, args=(place, done), daemon=True).start()
+    threading.Thread(target=_beat, args=(file, done), daemon=True).start()
     try:
         yield
     finally:
         done.set()
 
 
-def _beat(place: Path, done: threading.Event) -> None:
-    while not done.wait(SECONDS_A_BEAT):
+def _beat(file: Path, done: threading.Event) -> None:
+    while not done.wait(SECONDS_BETWEEN_HEARTBEATS):
         try:
-            os.utime(place)
+            os.utime(file)
         except OSError:  # the driver has given the job up
             return

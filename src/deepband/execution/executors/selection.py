@@ -1,4 +1,4 @@
-"""Where jobs run: what a user gives as `executor` and `workers`, made an executor."""
+"""The executor for the `executor` and `workers` that a user gives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deepband.execution.executors.futures import Pool
 
     ExecutorSpec: TypeAlias = str | concurrent.futures.Executor | Client | SimulatedExecutor | None
-    """As a user gives it."""
+    """The type of the `executor` argument."""
 
 WANTED = (
     "give 'dask://host:port', a dask.distributed.Client, 'ray', 'ray://host:port', or any "
@@ -38,9 +38,9 @@ def choose(
     timeout: Timeout,
     resources: Mapping[str, float] | None,
 ) -> Executor:
-    """The executor for what is given; `workers` is 0 when nothing is."""
-    if resources and not _is_cluster(given):
-        raise InputError("resources are for executor='ray' or Dask: leave them out.")
+    """An executor that runs the objective; `workers` is 0 if the user did not give any."""
+    if resources and not (isinstance(given, str) or _is_dask(given)):
+        raise InputError("resources only apply to Ray and Dask: omit them for other executors.")
     if isinstance(given, SimulatedExecutor):
         given.objective = objective
         return given
@@ -54,23 +54,19 @@ def choose(
     from deepband.execution.executors.futures import FuturesExecutor
     from deepband.execution.executors.transport import ship
 
-    threads = isinstance(given, concurrent.futures.ThreadPoolExecutor)  # nothing travels
+    threads = isinstance(given, concurrent.futures.ThreadPoolExecutor)  # need no serialization
     shipped = objective if threads else ship(objective)
     return FuturesExecutor(shipped, _pool(given, workers or None, resources), outbox, timeout)
 
 
 def is_inline(given: ExecutorSpec, workers: int, timeout: Timeout) -> bool:
-    """Whether jobs run in this process, one after the other."""
+    """Whether jobs run in this process, one after another."""
     return given is None and workers <= 1 and timeout is None
 
 
 def needs_outbox(given: ExecutorSpec, workers: int, timeout: Timeout) -> bool:
-    """Whether results travel, and may be lost on the way."""
+    """Whether results come from elsewhere, and may be lost on the way."""
     return not isinstance(given, SimulatedExecutor) and not is_inline(given, workers, timeout)
-
-
-def _is_cluster(given: object) -> bool:
-    return isinstance(given, str) or _is_dask(given)
 
 
 def _is_dask(given: object) -> bool:

@@ -1,4 +1,4 @@
-"""Runs tasks on a clock of its own: for tests, and to know beforehand how long a run takes."""
+"""An executor with a virtual clock, for tests and for estimating how long a run takes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from deepband.execution.executors.base import Ended
 from deepband.execution.objective import Objective, Task, perform
 
 Duration = Callable[[Job], float]
-"""How long a job takes, in seconds."""
+"""The seconds that a job takes."""
 
 
 class SimulatedExecutor:
-    """So many workers that need no time but on a virtual clock.
+    """Simulates `workers` workers on a virtual clock.
 
-    Tasks end in the order in which they would with these durations; which of those that end at the
-    same moment comes first is drawn with the seed. The objective is called when its task ends.
-
-    It keeps the contract of executors but for one point: `wait` ends the next task at once, however
-    far away on the virtual clock that is. Only when no task runs does `wait` take real time.
+    Tasks end in the order that their durations imply; ties are broken at random with the seed. The
+    objective is called when its task ends. `wait` advances the clock to the end of the next task;
+    it takes real time only if no task is running.
 
     >>> from deepband import open_study
     >>> study = open_study(space={"lr": (1e-4, 1e-1, "log")}, max_budget=9)
@@ -38,12 +36,12 @@ class SimulatedExecutor:
         self.workers = workers
         self.duration = duration
         self.clock = 0.0
-        """Seconds since the start."""
+        """Virtual seconds since the start."""
         self.busy = 0.0
-        """Seconds that workers have worked, all together, on tasks that have ended."""
+        """Virtual seconds that workers spent on tasks that have ended, summed over workers."""
         self._random = random.Random(seed)
         self._running: list[tuple[float, float, float, Task]] = []
-        """By their end."""
+        """A heap of tasks, by end."""
 
     @property
     def free(self) -> int:
@@ -51,7 +49,7 @@ class SimulatedExecutor:
 
     @property
     def utilisation(self) -> float:
-        """The share of the time that workers worked, up to now."""
+        """The share of the time until now that workers were busy."""
         return self.busy / (self.workers * self.clock) if self.clock else 1.0
 
     def submit(self, task: Task) -> None:
@@ -59,7 +57,7 @@ class SimulatedExecutor:
         heappush(self._running, (end, self._random.random(), self.clock, task))
 
     def wait(self, seconds: float) -> Sequence[Ended]:
-        if not self._running:  # the caller waits for something that is not on this clock
+        if not self._running:  # the caller waits for something outside of the simulation
             time.sleep(seconds)
             return []
         self.clock, _, start, task = heappop(self._running)

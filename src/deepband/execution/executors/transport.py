@@ -1,4 +1,4 @@
-"""Objectives and configs as bytes that a worker elsewhere can load."""
+"""Serialization of objectives and configs for workers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from deepband.execution.objective import Objective
 
 
 def ship(objective: Objective) -> bytes:
-    """An objective as bytes that a worker can load; told here if it cannot travel."""
+    """An objective as bytes that a worker can load, or an InputError if that is not possible."""
     try:
         shipped = _packed(objective)
         pickle.loads(shipped)
     except Exception as error:
         raise InputError(
-            f"the objective cannot travel to worker processes: {type(error).__name__}: {error}. "
-            "Let it hold no open files, locks or connections; open them inside."
+            f"the objective cannot be sent to worker processes: {type(error).__name__}: {error}. "
+            "Open files, locks and connections inside the objective instead of referring to them."
         ) from error
     return shipped
 
 
 def check_choices(space: Mapping[str, Any]) -> None:
-    """Raise an InputError for a described space with a choice that cannot travel."""
+    """Raise an InputError for a space description with a choice that cannot be sent to workers."""
     for parameter in space["hyperparameters"]:
         values = parameter.get("choices", parameter.get("sequence", [parameter.get("value")]))
         for value in values:
@@ -37,14 +37,14 @@ def check_choices(space: Mapping[str, Any]) -> None:
             except Exception as error:
                 raise InputError(
                     f"parameter {parameter['name']!r} has the choice {shown(value)}, which cannot "
-                    f"travel to worker processes: {type(error).__name__}: {error}. Use a name as "
-                    "the choice and make the object inside the objective, or run without workers."
+                    f"be sent to worker processes: {type(error).__name__}: {error}. Use a name as "
+                    "the choice and create the object in the objective, or run without workers."
                 ) from error
 
 
 class CarriedConfig(dict[str, Any]):
-    """A config with objects among its values. Functions and classes of the user's script travel
-    by value, because workers do not load that script."""
+    """A config with objects among its values. Functions and classes of the user's script are
+    pickled by value, because workers do not import that script."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpacked, (_packed(dict(self)),)
@@ -61,8 +61,8 @@ def _packed(thing: object) -> bytes:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships no types
-    """Takes along functions of the user's script that `functools.cache` wraps, which cloudpickle
-    would look for in the script: workers do not load that."""
+    """Pickles functions of the user's script that `functools.cache` wraps by value. cloudpickle
+    alone would look them up in the script, which workers do not import."""
 
     def reducer_override(self, given: Any) -> Any:
         if isinstance(given, functools._lru_cache_wrapper) and given.__module__ == "__main__":
@@ -71,5 +71,4 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
 
 
 def _cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
-    """Cached anew, and empty."""
     return functools.lru_cache(**parameters)(function)

@@ -1,4 +1,4 @@
-"""What a worker process does: run a task, leave its result, and end when nobody wants it."""
+"""The code that runs inside a worker process: it runs tasks until its driver is gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from io import FileIO
 from multiprocessing.connection import Connection
@@ -20,20 +19,21 @@ from pathlib import Path
 import cloudpickle
 
 from deepband.core.records import Attempt
-from deepband.execution.objective import Objective, Task, cannot_hold, perform
+from deepband.execution.executors.base import Order
+from deepband.execution.objective import Objective, cannot_hold, perform
 from deepband.execution.outbox import Outbox
 from deepband.system.plain_files import create_file
 from deepband.system.process_tree import VARIABLE, descendants, kill_all
 
 MOST_OUTPUT = 1024 * 1024
-"""Bytes of output that are kept of an evaluation; of more, the beginning and the end are."""
+"""Bytes of output that are kept per evaluation. If there is more, the middle is cut."""
 LOADED = "loaded"
-"""What a worker that was to load the objective first says when it has tried."""
+"""The message of a worker that has tried to preload the objective."""
 _busy = threading.Event()
 
 
 class _Worker:
-    """What this process is told when it starts."""
+    """What the driver passes to this process when it starts."""
 
     shipped: bytes
     mark: str
@@ -42,42 +42,30 @@ class _Worker:
 _worker = _Worker()
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A task on its way to a worker."""
-
-    task: Task
-    token: str
-    seconds: float | None
-    """How long it may take."""
-    folder: Path
-    """The folder of the study."""
-
-
 def serve(
     pipe: Connection,
     shipped: bytes,
     environment: Mapping[str, str],
     folder: str,
     mark: str,
-    loads: bool,
+    preload: bool,
 ) -> None:
-    """Carry out orders until nobody is there to give any. The answer to each is an attempt, or a
-    text that says why the objective cannot be loaded."""
+    """Run orders until the driver is gone. The answer to each is an attempt, or a text that says
+    why the objective cannot be loaded."""
     begin(shipped, environment, folder, mark)
-    if loads:
-        with suppress(BaseException):  # said again with the first order
+    if preload:
+        with suppress(BaseException):  # reported with the first order
             _objective()
     with suppress(EOFError, OSError):
-        if loads:
+        if preload:
             pipe.send(LOADED)
         while True:
             pipe.send(work(pipe.recv()))
 
 
 def begin(shipped: bytes, environment: Mapping[str, str], folder: str, mark: str) -> None:
-    """Start a worker: a process group of its own, so that all it starts can be ended with it, and
-    otherwise as the driver is now."""
+    """Set up a worker: with its own process group, so that the processes it starts can be killed
+    with it, and with the driver's environment and working directory."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -90,13 +78,13 @@ def begin(shipped: bytes, environment: Mapping[str, str], folder: str, mark: str
 
 
 def work(order: Order) -> Attempt | str:
-    """Run a task and leave its result in the outbox before returning it."""
-    outbox, key = Outbox(order.folder), order.task.job.key
+    """Run a task, and write its result to the outbox before returning it."""
+    outbox, key = Outbox(order.folder), order.key
     _busy.set()
     try:
         with outbox.hold(key, order.token, order.seconds):
-            if not _driver_lives():  # it died before the job was seen to run
-                os._exit(0)  # so that the next driver does not know of it, and offers it again
+            if not _driver_lives():  # the next driver may not have seen this job running,
+                os._exit(0)  # so it will run it again
             with capped_output(outbox.output_file(key)):
                 try:
                     objective = _objective()
@@ -118,16 +106,15 @@ def _objective() -> Objective:
 
 
 def _driver_lives() -> bool:
-    """Told by the pipe that the driver made for this process: the kernel closes it with the
-    driver. (The parent is the server that this process was forked from, and may live longer, or
-    be gone before this process first looks.)"""
+    """Whether the driver is alive. The kernel closes its pipe to this process when it dies. (The
+    parent process is the fork server, which may outlive the driver or die before it.)"""
     driver = multiprocessing.parent_process()
     return driver is not None and driver.is_alive()
 
 
 def _end_with_driver() -> None:
-    """End an idle worker whose driver is gone, with all that it started; a busy one ends when
-    its result is written."""
+    """Kill this worker and the processes it started once the driver is dead. A busy worker first
+    writes its result."""
     while _driver_lives() or _busy.is_set():
         time.sleep(0.2)
     kill_all(descendants({os.getpid()}, {_worker.mark}))
@@ -136,7 +123,7 @@ def _end_with_driver() -> None:
 
 @contextmanager
 def capped_output(path: Path) -> Iterator[None]:
-    """Send all that this process and its children print to a file of bounded size."""
+    """Redirect the output of this process and its children to a file of bounded size."""
     file = _open(path)
     reader, writer = os.pipe()
     saved = os.dup(1), os.dup(2)
@@ -154,11 +141,11 @@ def capped_output(path: Path) -> Iterator[None]:
             os.dup2(original, descriptor)
             os.close(original)
         done.set()
-        copier.join(1.0)  # a child that prints on holds the pipe open: it is not waited for
+        copier.join(1.0)  # do not wait for a child that keeps the pipe open
 
 
 def _open(path: Path) -> FileIO:
-    """A new file to write to; if it cannot be had, what is printed is lost."""
+    """A new file for output; if it cannot be created, the output is lost."""
     try:
         return FileIO(create_file(path.parents[1], path.parent.name, path.name), "wb")
     except OSError:
@@ -172,7 +159,8 @@ def _flush() -> None:
 
 
 def _copy(reader: int, file: FileIO, path: Path, done: threading.Event) -> None:
-    """Copy a pipe to a file: the first half of what is kept as it comes, the rest as a tail."""
+    """Copy a pipe to a file: the first half of MOST_OUTPUT as it comes, the other half from the
+    end."""
     half = MOST_OUTPUT // 2
     written, left_out, tail = 0, 0, b""
     arrivals = select.poll()  # select itself fails on descriptors from 1024 on
@@ -199,6 +187,6 @@ def _copy(reader: int, file: FileIO, path: Path, done: threading.Event) -> None:
         with suppress(OSError):
             file.write(note + tail)
     os.close(reader)
-    with suppress(OSError):  # then an empty file stays
+    with suppress(OSError):  # an empty file does no harm
         if path.is_file() and path.stat().st_size == 0:
             path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""One worker process and the pipe to it.
+"""A worker process and the pipe to it, as the driver sees them.
 
-Workers are forked from a server of our own, which has loaded what they need and has no threads.
-They do not import the user's main script again: what the objective needs of it travels with the
-objective, and a script without a guard would run itself a second time.
+Workers are forked from deepband's own fork server, which has loaded their modules and has no
+threads. They do not import the user's main script: what the objective needs of it is pickled with
+the objective, and a script without a `__main__` guard would run a second time.
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from deepband.core.records import Attempt
-from deepband.execution.executors.worker import LOADED, Order, serve
+from deepband.execution.executors.base import Order
+from deepband.execution.executors.worker import LOADED, serve
 from deepband.system.process_tree import descendants, kill_all
 
 SECONDS_TO_DIE = 10.0
 
 
 class WorkerProcess:
-    """A process that waits for orders, and is ended with all that it started."""
+    """A process that waits for orders. With `preload`, it loads the objective before the first."""
 
-    def __init__(self, shipped: bytes, loads: bool = False) -> None:
-        """Start it. With `loads` it loads the objective before the first order."""
+    def __init__(self, shipped: bytes, preload: bool = False) -> None:
         self._mark = secrets.token_hex(8)
         self._pipe, theirs = multiprocessing.Pipe()
         self._closed = False
-        """Whether the other end of the pipe is."""
-        self._loading = loads
-        now = (dict(os.environ), os.getcwd())
-        arguments = (theirs, shipped, *now, self._mark, loads)
+        """Whether the other end of the pipe is closed."""
+        self._loading = preload
+        arguments = (theirs, shipped, dict(os.environ), os.getcwd(), self._mark, preload)
         self._process = _Process(target=serve, args=arguments, name="deepband worker")
         try:
             with _interrupts_blocked():
@@ -48,39 +47,39 @@ class WorkerProcess:
         finally:
             theirs.close()
         self.pid = self._process.pid or 0
-        # The interpreter's exit waits for children, and this one waits for orders.
+        # The interpreter waits for its children at exit, and this one would wait for orders.
         self._finalize = util.Finalize(self, _kill, args=(self.pid,), exitpriority=10)
 
     @property
-    def signs(self) -> list[Any]:
-        """What becomes ready when it has answered or died."""
+    def events(self) -> list[Any]:
+        """Objects that become ready when the process has answered or died."""
         alive = [] if self._process.exitcode is not None else [self._process.sentinel]
         return alive if self._closed else [self._pipe, *alive]
 
     def is_idle(self) -> bool:
-        """Whether it lives, has loaded what it was to load, and has nothing to say."""
+        """Whether the process is alive and ready for an order."""
         if self._loading:
             self._loading = self.answer() != LOADED
         return not (self._loading or self.is_gone() or self._pipe.poll())
 
     def is_gone(self) -> bool:
-        """Whether the process has ended. When the fork server is gone, nobody knows an exit code,
-        and the worker may live."""
+        """Whether the process has ended. Without the fork server, multiprocessing reports the exit
+        code _UNKNOWN even of a living process."""
         code = self._process.exitcode
         return self._closed or (code is not None and not (code == _UNKNOWN and _lives(self.pid)))
 
-    def how(self) -> str:
-        """How the process ended."""
+    def exit_reason(self) -> str:
+        """The signal or exit code with which the process ended."""
         self._process.join(SECONDS_TO_DIE)
         code = self._process.exitcode
         return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
     def send(self, order: Order) -> None:
-        with suppress(OSError):  # it died: that is noticed when it is looked at
+        with suppress(OSError):  # `is_gone` notices that it has died
             self._pipe.send(order)
 
     def answer(self) -> Attempt | str | None:
-        """What became of an order, if that is known: an attempt, or why the objective cannot be
+        """The answer to an order, if there is one: an attempt, or why the objective cannot be
         loaded."""
         try:
             if self._closed or not self._pipe.poll():
@@ -96,12 +95,12 @@ class WorkerProcess:
         _signal(self.pid, number)
 
     def end(self) -> None:
-        """End it, and all that it started, now."""
+        """Kill the process and all processes that it started."""
         end_workers([self])
 
     def _kill(self) -> None:
-        """Kill it with its group. The number of a process that was reaped may be another's by now;
-        while it is nobody's, what is left in the group was started by the worker."""
+        """Kill the process and its group. After it was reaped, another process may have its id; as
+        long as none has, the group contains only processes that the worker started."""
         self._finalize.cancel()
         reaped = self._process.exitcode not in (None, _UNKNOWN)
         if not (reaped and _lives(self.pid)):
@@ -114,7 +113,7 @@ class WorkerProcess:
 
 
 def end_workers(workers: Collection[WorkerProcess]) -> None:
-    """End workers, and all that they started, now."""
+    """Kill workers and all processes that they started."""
     living = {worker.pid for worker in workers if not worker.is_gone()}
     left = descendants(living, {worker._mark for worker in workers})
     for worker in workers:
@@ -132,7 +131,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         try:
             os.killpg(pid, number)
-        except ProcessLookupError:  # it has no group of its own in its first moments
+        except ProcessLookupError:  # it does not have its own group before `setsid`
             os.kill(pid, number)
 
 
@@ -145,9 +144,9 @@ def _lives(pid: int) -> bool:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Let a fork server that starts now, and its workers, be deaf to Ctrl-C, which a terminal sends
-    to all: it would break a server that is still loading."""
-    resource_tracker.ensure_running()  # else the server starts it, and it unblocks signals
+    """Make a fork server that starts in this block, and its workers, ignore Ctrl-C. A terminal
+    sends it to all processes, and it would break a server that is still loading."""
+    resource_tracker.ensure_running()  # otherwise the server starts it, and it unblocks signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -156,7 +155,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 def _preparation_data(name: str) -> dict[str, Any]:
-    """What a new process is told of this one, without the main script."""
+    """multiprocessing's description of this process for a new one, without the main script."""
     data = spawn.get_preparation_data(name)
     return {key: value for key, value in data.items() if not key.startswith("init_main")}
 
@@ -174,8 +173,8 @@ _OURS = {
 
 
 class _Popen(popen_forkserver.Popen):
-    """As multiprocessing starts a process, by our server and with our data. Its code is run with
-    other globals, because a patch would reach whatever else starts processes here."""
+    """Starts a process as multiprocessing does, with our server and data. The original code runs
+    with other globals, because patching the module would affect other libraries."""
 
     _launch = FunctionType(
         vars(popen_forkserver.Popen)["_launch"].__code__, {**vars(popen_forkserver), **_OURS}
