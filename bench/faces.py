@@ -47,7 +47,7 @@ def time_report(place: Path) -> tuple[float, float]:
 
 def time_update(place: Path) -> float:
     """Milliseconds from a look at a study that has one more evaluation to what pages are sent."""
-    watchlist.SECONDS_A_LOOK = 0.0
+    watchlist.SECONDS_PER_READ = 0.0
     watched = watchlist.Watched(place)
     watched.overview()
     times = []

@@ -458,7 +458,7 @@ class Told:
 
     def observe(self, facts: Sequence[Fact]) -> None:
         self.following.follow(facts)
-        self.following.hand_on(self.logged.extend)
+        self.following.log_pending(self.logged.extend)
 
 
 def test_the_command_line(tmp_path: Path) -> None:

@@ -493,9 +493,9 @@ def test_every_reason_to_be_left_out() -> None:
     given.add_trial(create_trial(state=TrialState.FAIL))
     made = import_study(given, max_budget=9)
     assert made.left_out == [
-        (0, 9, "there is no result on the rung below, of 3"),
+        (0, 9, "there is no result on the rung below, with budget 3"),
         (1, 27, "the budget 27 is above max_budget"),
-        (2, 1, "-inf is better than anything can be"),
+        (2, 1, "-inf cannot be the value of an evaluation"),
         (3, None, "it has no intermediate values"),
         (4, None, "its state is running"),
         (5, None, "its state is fail"),
@@ -557,7 +557,9 @@ def test_parameters_that_not_all_trials_have() -> None:
     space.add(CS.EqualsCondition(depth, kind, "tree"))
     space.add(CS.EqualsCondition(space["rate"], kind, "net"))
     made = import_study(given, max_budget=9, space=space)
-    assert [(each.trial, "is no config" in each.reason) for each in made.left_out] == [(1, True)]
+    assert [(each.trial, "config of the space" in each.reason) for each in made.left_out] == [
+        (1, True)
+    ]
     assert made.taken_over == 2
 
 

@@ -298,7 +298,7 @@ def test_several_metrics() -> None:
     assert "rank_test_accuracy" in search.cv_results_
     losses = sorted(-(each.loss or 0.0) for each in search.study_.evaluations)
     assert losses == sorted(search.cv_results_["mean_test_roc_auc"])
-    with pytest.raises(InputError, match="refit names the one that decides"):
+    with pytest.raises(InputError, match="set refit to the one to optimise"):
         make(scoring=["accuracy", "roc_auc"]).fit(X, y)
 
 
@@ -315,7 +315,7 @@ def test_refit_may_be_a_function_or_nothing() -> None:
 @pytest.mark.parametrize(
     ("returned", "kind", "message"),
     [
-        (-1, IndexError, "out of range: refit returned -1, and cv_results_ has 6 rows"),
+        (-1, IndexError, "out of range: refit returned -1, but cv_results_ has 6 rows"),
         (6, IndexError, "out of range"),
         (1.7, TypeError, "not an integer: refit returned 1.7"),
         (None, TypeError, "not an integer: refit returned None"),
@@ -502,30 +502,30 @@ def test_a_fitted_search_travels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"resource": "epochs"}, "no parameter of SGDClassifier"),
+        ({"resource": "epochs"}, "not a parameter of SGDClassifier"),
         ({"estimator": LogisticRegression()}, "has no such method"),
-        ({"max_resources": "auto"}, "say how large"),
+        ({"max_resources": "auto"}, "give the largest"),
         ({"resource": "n_samples", "max_resources": 1000}, "there are 300 samples"),
         ({"factor": 1}, "^factor is 1"),
         ({"min_resources": 9}, "^min_resources is 9: it is larger than max_resources, 3"),
         ({"resource": "n_samples", "min_resources": 290, "max_resources": 3}, "^min_resources is"),
-        ({"cv": []}, "gives no splits"),
-        ({"scoring": ["accuracy", "f1"], "cv": 1000}, "refit names"),
-        ({"param_distributions": []}, "a list of dicts"),
-        ({"param_distributions": [{"alpha": (0.1, 1.0)}, 3]}, "a list of dicts"),
+        ({"cv": []}, "has no splits"),
+        ({"scoring": ["accuracy", "f1"], "cv": 1000}, "set refit to"),
+        ({"param_distributions": []}, "a list of one or more dicts"),
+        ({"param_distributions": [{"alpha": (0.1, 1.0)}, 3]}, "a list of one or more dicts"),
         (
             {
                 "resource": "max_iter",
                 "param_distributions": [{"alpha": (0.1, 1.0)}, {"max_iter": (1, 50)}],
             },
-            "out of the space",
+            "remove it from the space",
         ),
         ({"max_resources": 9.9}, "whole number"),
         (
             {"resource": "max_iter", "param_distributions": {"max_iter": (1, 50)}},
-            "out of the space",
+            "remove it from the space",
         ),
-        ({"scoring": ["accuracy"], "refit": "f1"}, "refit names"),
+        ({"scoring": ["accuracy"], "refit": "f1"}, "set refit to"),
         ({"scoring": lambda e, X, y: {"a": 0.5}}, "no metric 'score'"),
         ({"param_distributions": {}}, "no parameters"),
     ],

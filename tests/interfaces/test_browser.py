@@ -133,7 +133,7 @@ def test_cells_fill_while_a_study_runs_and_is_deepened(browser: Browser, tmp_pat
         thread = drive(place, train)
         wait_until(lambda: browser.texts("#cell-0-0 span") == ["9 of 9"])
         assert browser.texts("#cell-2-2 span") == ["0 of 3"]
-        assert "Known when the run is done" in browser.find("#quotes").text
+        assert "Available when the run is done" in browser.find("#quotes").text
         assert len(browser.all("#cell-0-0 .mark.run0")) == 9
         assert len(browser.all("#cell-0-0 .mark.promoted")) == 3
         go.set()

@@ -20,7 +20,7 @@ import deepband
 import hostile
 from deepband.interfaces.cli import main
 from deepband.interfaces.dashboard.app import make_app
-from deepband.interfaces.dashboard.evaluation_list import ROWS_A_PAGE
+from deepband.interfaces.dashboard.evaluation_list import ROWS_PER_PAGE
 from deepband.interfaces.dashboard.guard import HEADERS
 from deepband.interfaces.dashboard.server import check_safe, host_names
 from deepband.interfaces.dashboard.watchlist import Watched, Watchlist
@@ -176,7 +176,7 @@ def test_every_answer_says_what_a_browser_may_do(server: Server) -> None:
 def test_an_open_address_needs_a_token(host: str, place: Path) -> None:
     result = CliRunner().invoke(main, ["serve", str(place), "--host", host])
     assert result.exit_code == 2
-    assert "sees every config" in result.output
+    assert "every visitor sees all configs" in result.output
     with pytest.raises(deepband.InputError, match="guessed"):
         check_safe(host, "short")
     check_safe(host, "x" * 16)
@@ -192,7 +192,7 @@ def test_the_names_that_are_answered_to() -> None:
     wide = host_names("0.0.0.0", ["tuning.example.org"])
     assert {"tuning.example.org", socket.gethostname()} <= set(wide)
     assert not {"0.0.0.0", "*"} & set(wide)
-    with pytest.raises(deepband.InputError, match="each name"):
+    with pytest.raises(deepband.InputError, match="each host name"):
         host_names("0.0.0.0", ["*.example.org"])
 
 
@@ -245,7 +245,7 @@ def test_a_token_comes_from_the_environment_or_a_file(tmp_path: Path, place: Pat
         (["--token-file", "empty"], {}, "is empty"),
         (["--token-file", "binary"], {}, "cannot be read"),
         ([], {"DEEPBAND_TOKEN": "short"}, "guessed"),
-        (["--host", "0.0.0.0"], {"DEEPBAND_TOKEN": ""}, "Put a secret text into DEEPBAND_TOKEN"),
+        (["--host", "0.0.0.0"], {"DEEPBAND_TOKEN": ""}, "Put a secret into DEEPBAND_TOKEN"),
     ],
 )
 def test_a_token_that_cannot_be_had(
@@ -328,7 +328,7 @@ def test_a_study_that_is_lost_and_found(tmp_path: Path) -> None:
         place.unlink()
         assert next(events)[0] == "trouble"
         assert server.ask(f"/studies/{path}")[0].status == 404
-        assert "No file here" in server.ask("/")[1].decode()
+        assert "No file in this folder" in server.ask("/")[1].decode()
 
 
 def test_a_folder_of_studies(tmp_path: Path) -> None:
@@ -366,11 +366,11 @@ def test_sorting_filtering_and_paging(server: Server, place: Path) -> None:
         return [(row["bracket"], row["index"], row["rung"]) for row in ask(query)["rows"]]
 
     def expected(found: list[deepband.Evaluation]) -> list[tuple[int, int, int]]:
-        return [(each.bracket, each.index, each.rung) for each in found[:ROWS_A_PAGE]]
+        return [(each.bracket, each.index, each.rung) for each in found[:ROWS_PER_PAGE]]
 
     assert ask("")["total"] == len(everything)
     assert keys("") == expected(everything)
-    assert keys("page=1") == expected(everything[ROWS_A_PAGE:])
+    assert keys("page=1") == expected(everything[ROWS_PER_PAGE:])
     assert keys("page=9") == []
     good = [each for each in everything if each.loss is not None]
     bad = [each for each in everything if each.loss is None]
@@ -439,7 +439,7 @@ def test_hostile_names_are_escaped_in_every_page(tmp_path: Path) -> None:
 
 
 def test_what_was_taken_back_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepband.interfaces.dashboard.watchlist.SECONDS_A_LOOK", 0.0)
+    monkeypatch.setattr("deepband.interfaces.dashboard.watchlist.SECONDS_PER_READ", 0.0)
     study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
     job = study.ask()
     assert job
@@ -462,7 +462,7 @@ def test_a_study_is_looked_at_seldom_however_many_ask(tmp_path: Path) -> None:
 
 
 def test_a_file_of_format_1_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepband.interfaces.dashboard.watchlist.SECONDS_A_LOOK", 0.0)
+    monkeypatch.setattr("deepband.interfaces.dashboard.watchlist.SECONDS_PER_READ", 0.0)
     make(tmp_path / "a.study", 3).close()
     turn_into_format_1(tmp_path / "a.study")
     watched = Watched(tmp_path / "a.study")
@@ -535,7 +535,7 @@ def test_it_ends_at_once_though_pages_are_open(place: Path) -> None:
         (["no.study"], "not an intact study file"),
         ([".", "--token", "short"], "guessed"),
         ([".", "--port", "99999"], "is not in the range"),
-        ([".", "--host", "nowhere.invalid", "--token", "x" * 20], "cannot be listened on"),
+        ([".", "--host", "nowhere.invalid", "--token", "x" * 20], "cannot listen on"),
     ],
 )
 def test_wrong_use(

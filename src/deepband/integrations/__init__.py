@@ -1,5 +1,4 @@
-"""deepband inside other libraries: scikit-learn, Optuna, MLflow, TensorBoard and notebooks. Each
-needs an extra.
+"""Integrations with scikit-learn, Optuna, MLflow, TensorBoard and notebooks.
 
-Imports `study` and below.
+Each needs the extra of its name. May import `study` and the packages below it.
 """

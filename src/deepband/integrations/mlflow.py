@@ -1,7 +1,7 @@
-"""MLflow: one run a study, and within it a run a config whose steps are rungs.
+"""MLflow: one parent run per study and one child run per config, whose steps are rungs.
 
-Runs are found by their tags, so that a study that goes on tomorrow goes on in the same runs, and
-steps that a run has already are not logged again.
+Runs are found by their tags. So a study that is resumed or deepened later continues in the same
+runs, and no step is logged twice.
 """
 
 from __future__ import annotations
@@ -28,32 +28,36 @@ if TYPE_CHECKING:
 
 __all__ = ["MlflowObserver"]
 
-STUDY, BRACKET, INDEX = "deepband.study.study", "deepband.bracket", "deepband.index"
+STUDY, BRACKET, INDEX = "deepband.study", "deepband.bracket", "deepband.index"
 ERROR = "deepband.error"
 PARENT = "mlflow.parentRunId"
 MOST_NAME, MOST_VALUE, MOST_ERROR = 250, 6000, 500
 MOST_PARAMS, MOST_METRICS = 100, 1000
-"""How many MLflow takes at once."""
+"""How many MLflow accepts in one batch."""
 PAGE = 1000
 ALLOWED = re.compile(r"[\w\-. :/]+")
 
 
 @dataclass(slots=True)
 class Run:
-    """A run of MLflow, as far as it is known."""
+    """What is known of an MLflow run."""
 
     id: str
     status: str
     steps: set[int] | None = field(default_factory=set)
-    """The rungs that it has; None when nobody has looked."""
+    """The rungs that are logged; None if that was not looked up yet."""
 
 
 class MlflowObserver:
     """Logs a study to MLflow: `study.observe(MlflowObserver("mlp"))`.
 
-    `study_name` is what the study's run is called, in the `experiment` of that name, which is
-    made if it is missing. `tracking_uri` is a server or a database such as
-    "sqlite:///mlflow.db"; without it MLflow decides, as by MLFLOW_TRACKING_URI.
+    `study_name` is the name of the study's run in `experiment`, which is created if it does not
+    exist. `tracking_uri` is a server or a database such as "sqlite:///mlflow.db"; by default MLflow
+    chooses, for example by MLFLOW_TRACKING_URI.
+
+    MLflow shows the last loss of each config, and sorting runs by it compares losses on different
+    budgets, as `study.best` does. To compare them on the highest rung, as `study.best_at()` does,
+    filter by the metric `budget`.
     """
 
     def __init__(
@@ -66,24 +70,24 @@ class MlflowObserver:
         self._name = shortened(study_name, MOST_NAME)
         self._experiment_name = experiment
         self._client: MlflowClient = MlflowClient(tracking_uri)
-        self._following = Tracker()
+        self._tracker = Tracker()
         self._study = ""
-        """The id of the study whose runs are known."""
+        """The id of the study whose runs were looked up."""
         self._experiment = ""
         self._parent = Run("", "")
         self._children: dict[tuple[int, int], Run] = {}
 
     def observe(self, facts: Sequence[Fact]) -> None:
-        """Log the evaluations among facts, and those that could not be logged before."""
-        self._following.follow(facts)
-        state = self._following.state
+        """Log new evaluations, and those that could not be logged before."""
+        self._tracker.follow(facts)
+        state = self._tracker.state
         if state.created.study != self._study:
             self._find(state)
-        self._following.hand_on(self._log)
+        self._tracker.log_pending(self._log)
         self._set_status(self._parent, "FINISHED" if hyperband.is_done(state) else "RUNNING")
 
     def _find(self, state: State) -> None:
-        """Find the runs of a study, and make that of the study itself if it is not there."""
+        """Look up the runs of a study, and create the parent run if there is none."""
         study = state.created.study
         found = self._client.get_experiment_by_name(self._experiment_name)
         self._experiment = (
@@ -98,31 +102,31 @@ class MlflowObserver:
                 self._children[int(tags[BRACKET]), int(tags[INDEX])] = known
             else:
                 parents.append(known)
-        self._parent = parents[0] if parents else self._make(self._name, {STUDY: study})
+        self._parent = parents[0] if parents else self._create(self._name, {STUDY: study})
         self._log_params(self._parent, _settings(state))
         self._study = study
 
     def _runs(self, study: str) -> Iterator[Any]:
-        """All runs of a study that nobody has deleted."""
-        page, wanted = None, f"tags.`{STUDY}` = '{study}'"
+        """All runs of a study that are not deleted."""
+        page, query = None, f"tags.`{STUDY}` = '{study}'"
         while page != "":
             found = self._client.search_runs(
-                [self._experiment], wanted, max_results=PAGE, page_token=page
+                [self._experiment], query, max_results=PAGE, page_token=page
             )
             yield from found
             page = found.token or ""
 
-    def _make(self, name: str, tags: dict[str, str]) -> Run:
+    def _create(self, name: str, tags: dict[str, str]) -> Run:
         run = self._client.create_run(self._experiment, run_name=name, tags=tags)
         return Run(run.info.run_id, run.info.status)
 
     def _child(self, first: Evaluation) -> Run:
-        """The run of a config."""
+        """The run of a config, created if necessary."""
         key = first.bracket, first.index
         if key not in self._children:
             tags = {STUDY: self._study, BRACKET: str(key[0]), INDEX: str(key[1])}
             tags[PARENT] = self._parent.id
-            self._children[key] = self._make(f"{key[0]}-{key[1]}", tags)
+            self._children[key] = self._create(f"{key[0]}-{key[1]}", tags)
             self._log_params(self._children[key], first.config)
         return self._children[key]
 
@@ -134,9 +138,9 @@ class MlflowObserver:
             self._client.log_batch(run.id, params=params[start : start + MOST_PARAMS])
 
     def _log(self, evaluations: Sequence[Evaluation]) -> None:
-        """Log what a config's run does not have yet, and how its last evaluation ended."""
+        """Log the evaluations that a config's run does not have yet, and the status of the last."""
         run = self._child(evaluations[0])
-        if run.steps is None:  # made by an earlier process, which may have died over it
+        if run.steps is None:  # created by an earlier process, which may not have finished it
             self._log_params(run, evaluations[0].config)
             history = self._client.get_metric_history(run.id, "loss")
             run.steps = {metric.step for metric in history}
@@ -152,7 +156,7 @@ class MlflowObserver:
         self._set_status(run, "FINISHED" if error is None else "FAILED")
 
     def _log_metrics(self, run: Run, evaluation: Evaluation) -> None:
-        """The loss comes last, so that a run that has it has everything of that rung."""
+        """Log an evaluation. The loss comes last: a run that has it has everything of that rung."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -174,7 +178,7 @@ class MlflowObserver:
 
 
 def _settings(state: State) -> dict[str, Any]:
-    """What never changes of a study."""
+    """The settings of a study, which never change."""
     created = state.created
     return {
         "eta": created.eta,
@@ -187,8 +191,8 @@ def _settings(state: State) -> dict[str, Any]:
 
 
 def acceptable(name: str) -> str:
-    """A name that MLflow takes. One that it does not is spelled in other letters, with a digest,
-    so that different names stay different whoever comes first."""
+    """A name that MLflow accepts. Invalid characters are replaced and a digest is added, so that
+    different names stay different."""
     path = posixpath.normpath(name)
     plain = path == name and path != "." and not path.startswith(("..", "/"))
     if plain and len(name) <= MOST_NAME and ALLOWED.fullmatch(name):

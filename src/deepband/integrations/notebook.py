@@ -1,4 +1,4 @@
-"""A study in a notebook that shows itself and keeps up with what happens."""
+"""A live view of a study in a notebook."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from deepband.study.study import Study
 
 __all__ = ["NotebookObserver"]
 
-SECONDS_A_LOOK = 0.5
+UPDATE_SECONDS = 0.5
 
 
 class NotebookObserver:
-    """Shows the brackets and rungs of a study in the output of a cell, while it runs:
-    `study.observe(NotebookObserver(study))`."""
+    """Shows a running study in the output of a cell: `study.observe(NotebookObserver(study))`.
+
+    The view has the brackets and rungs of the current run, and the best loss on any budget.
+    """
 
     def __init__(self, study: Study) -> None:
         try:
             from IPython.display import display
         except ImportError as error:
-            raise DeepbandError("this needs IPython, which every notebook has.") from error
+            raise DeepbandError("NotebookObserver needs IPython: use it in a notebook.") from error
         self._study = study
-        self._next = 0.0
+        self._next_update = 0.0
         self._shown = display(study, display_id=True)
 
     def observe(self, facts: Sequence[Fact]) -> None:
-        """Show where the study stands, twice a second and when a run is done."""
+        """Update the view, at most twice a second and when a run is done."""
         now = time.monotonic()
-        if self._shown is not None and (now >= self._next or self._study.done):
+        if self._shown is not None and (now >= self._next_update or self._study.done):
             self._shown.update(self._study)
-            self._next = now + SECONDS_A_LOOK
+            self._next_update = now + UPDATE_SECONDS

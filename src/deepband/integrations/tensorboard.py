@@ -1,7 +1,7 @@
-"""TensorBoard: a folder a config, with its losses by rung, its curves and its parameters.
+"""TensorBoard: one folder per config, with its losses by rung, its curves and its parameters.
 
-Each evaluation is an event file of its own, named by its rung, written whole and then renamed: what
-is there is not written again, and a driver that is killed leaves no half file.
+Each evaluation is an event file of its own, named by its rung. It is written completely and then
+renamed, so that a killed process leaves no partial file. Existing files are not written again.
 """
 
 from __future__ import annotations
@@ -20,33 +20,35 @@ from deepband.errors import DeepbandError
 from deepband.integrations.tracker import Tracker, measures, number
 
 if TYPE_CHECKING:
-    Dated: TypeAlias = tuple[int, Any]
-    """A step and a summary of it."""
+    Event: TypeAlias = tuple[int, Any]
+    """A step and its summary."""
 
 __all__ = ["TensorBoardObserver"]
 
 MARK = "study.txt"
-"""Says whose folder it is."""
+"""The file that holds the id of the study."""
 LARGEST_STEP = 2**63 - 1
 
 
 class TensorBoardObserver:
     """Writes event files for TensorBoard: `study.observe(TensorBoardObserver("logs/mlp"))`.
 
-    A folder holds one study. Show it by `tensorboard --logdir logs`.
+    Each study needs a folder of its own. Show it with `tensorboard --logdir logs`.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         if find_spec("tensorboardX") is None:
-            raise DeepbandError("this needs tensorboardX: pip install 'deepband[tensorboard]'")
+            raise DeepbandError(
+                "TensorBoardObserver needs tensorboardX: pip install 'deepband[tensorboard]'"
+            )
         self._folder = Path(folder)
-        self._following = Tracker()
+        self._tracker = Tracker()
 
     def observe(self, facts: Sequence[Fact]) -> None:
-        """Write the evaluations among facts, and those that could not be written before."""
-        self._following.follow(facts)
-        self._claim(self._following.state.created.study)
-        self._following.hand_on(self._log)
+        """Write new evaluations, and those that could not be written before."""
+        self._tracker.follow(facts)
+        self._claim(self._tracker.state.created.study)
+        self._tracker.log_pending(self._log)
 
     def _log(self, evaluations: Sequence[Evaluation]) -> None:
         first = evaluations[0]
@@ -57,7 +59,7 @@ class TensorBoardObserver:
                 _write(folder, each.rung + 1, _events(each))
 
     def _claim(self, study: str) -> None:
-        """Make the folder this study's own, or raise if it is another's."""
+        """Mark the folder as belonging to this study. Raises if it belongs to another one."""
         mark = self._folder / MARK
         if not mark.exists():
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -66,29 +68,29 @@ class TensorBoardObserver:
             raise DeepbandError(f"{self._folder} holds another study: give each its own folder.")
 
 
-def _write(folder: Path, place: int, events: Iterator[Dated]) -> None:
-    """Write an event file, unless it is there. TensorBoard reads the files of a folder by name."""
-    from tensorboardX.proto.event_pb2 import Event
+def _write(folder: Path, number: int, events: Iterator[Event]) -> None:
+    """Write an event file unless it exists. TensorBoard reads the files of a folder by name."""
+    from tensorboardX.proto import event_pb2
     from tensorboardX.record_writer import RecordWriter
 
-    whole = folder / f"events.out.tfevents.{place:010d}"
-    if whole.exists():
+    path = folder / f"events.out.tfevents.{number:010d}"
+    if path.exists():
         return
     folder.mkdir(exist_ok=True)
-    part, now = folder / f"{place}.part", time.time()
-    writer = RecordWriter(str(part))
-    writer.write(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
+    partial, now = folder / f"{number}.part", time.time()
+    writer = RecordWriter(str(partial))
+    writer.write(event_pb2.Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
     for step, summary in events:
-        event = Event(wall_time=now, step=step, summary=summary)
+        event = event_pb2.Event(wall_time=now, step=step, summary=summary)
         writer.write(event.SerializeToString())
     writer.flush()
     writer.close()
-    part.rename(whole)
+    partial.rename(path)
 
 
-def _parameters(config: Config) -> Iterator[Dated]:
-    """A config for the page of hyperparameters. Which there are in all, and which metrics,
-    TensorBoard gathers from all folders by itself when none of them claims to know."""
+def _parameters(config: Config) -> Iterator[Event]:
+    """A config for TensorBoard's page of hyperparameters. TensorBoard collects the names of all
+    hyperparameters and metrics from the folders itself."""
     from tensorboardX import summary
 
     values = {printable(name): _parameter(value) for name, value in config.items()}
@@ -103,8 +105,8 @@ def _parameter(value: object) -> bool | float | str:
     return printable(str(value)) if plain is None else plain
 
 
-def _events(evaluation: Evaluation) -> Iterator[Dated]:
-    """The numbers of an evaluation by its rung, and its learning curve by the steps reported."""
+def _events(evaluation: Evaluation) -> Iterator[Event]:
+    """The numbers of an evaluation with its rung as step, and its learning curve."""
     from tensorboardX import summary
 
     for name, value in measures(evaluation).items():

@@ -1,7 +1,7 @@
-"""What trackers share: a study followed by its facts, and what there is to log of it.
+"""What the trackers share: following a study by its facts, and a queue of evaluations to log.
 
-A tracker may be told the same history twice and may be out of reach for a while. So what is to be
-logged waits here until it is logged, and the tracker finds out by itself what it has already.
+An observer may receive the same history twice, and its server may be unreachable for a while. So
+evaluations stay in the queue until they are logged, and each tracker skips what it already has.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from deepband.core.state import State
 
 
 class Tracker:
-    """A study as an observer knows it, and the evaluations that are not logged yet."""
+    """The state of an observed study, and the evaluations that are not logged yet."""
 
     def __init__(self) -> None:
         self.state = State()
-        self._waiting: dict[JobKey, Evaluation] = {}
+        self._pending: dict[JobKey, Evaluation] = {}
         self._failed: set[tuple[int, int]] = set()
-        """The configs that could not be logged at some time."""
+        """The configs that could not be logged at least once."""
 
     def follow(self, facts: Iterable[Fact]) -> None:
-        """Take in facts."""
+        """Update the state and the queue."""
         for fact in facts:
             if isinstance(fact, StudyCreated):  # the whole history follows
                 self.state = State()
-                self._waiting.clear()
+                self._pending.clear()
             ahead = list(self.state.ahead.results.values())
             self.state.apply([fact])
             if isinstance(fact, JobFinished):
-                self._wait([fact])
+                self._enqueue([fact])
             elif isinstance(fact, RunStarted):
-                self._wait(ahead)
+                self._enqueue(ahead)
             elif isinstance(fact, JobsReopened):
                 for key in fact.jobs:
-                    self._waiting.pop(key, None)
+                    self._pending.pop(key, None)
 
-    def _wait(self, told: Iterable[JobFinished]) -> None:
-        """Let results wait to be logged; those ahead of the next full run do so when it starts."""
-        for each in told:
-            known = self.state.results.get((each.bracket, each.rung), {}).get(each.index)
-            if known is not None:
+    def _enqueue(self, results: Iterable[JobFinished]) -> None:
+        """Add results to the queue; those ahead of the next run are added when it starts."""
+        for each in results:
+            result = self.state.results.get((each.bracket, each.rung), {}).get(each.index)
+            if result is not None:
                 key = each.bracket, each.index, each.rung
-                self._waiting[key] = evaluation_of(self.state, known)
+                self._pending[key] = evaluation_of(self.state, result)
 
-    def hand_on(self, log: Callable[[list[Evaluation]], None]) -> None:
-        """Log what waits, config by config, from the lowest rung up.
+    def log_pending(self, log: Callable[[list[Evaluation]], None]) -> None:
+        """Log the queue, config by config, from the lowest rung up.
 
-        What fails waits on, and is tried again after everything else: one config that cannot be
-        logged is in nobody's way. A second failure ends it for now, as the tracker seems out of
-        reach.
+        A config that cannot be logged stays in the queue and is tried last next time, so that it
+        does not block others. After a second failure the rest waits too: the tracker seems to be
+        unreachable.
         """
         failure: Exception | None = None
         for key, evaluations in self._by_config():
@@ -66,25 +66,25 @@ class Tracker:
                 failure = error
                 continue
             for each in evaluations:
-                del self._waiting[each.bracket, each.index, each.rung]
+                del self._pending[each.bracket, each.index, each.rung]
         if failure is not None:
             raise failure
 
     def _by_config(self) -> list[tuple[tuple[int, int], list[Evaluation]]]:
         found: dict[tuple[int, int], list[Evaluation]] = {}
-        for _, each in sorted(self._waiting.items()):
+        for _, each in sorted(self._pending.items()):
             found.setdefault((each.bracket, each.index), []).append(each)
         return sorted(found.items(), key=lambda item: item[0] in self._failed)
 
 
 def measures(evaluation: Evaluation) -> dict[str, float]:
-    """The numbers of an evaluation that did not fail, by name: those of the user, then ours."""
+    """The numbers of an evaluation by name, the user's metrics first; empty if it failed."""
     if evaluation.loss is None or evaluation.value is None:
         return {}
     found = {f"metrics.{name}": number(each) for name, each in evaluation.metrics.items()}
-    kept = {name: each for name, each in found.items() if each is not None}
+    metrics = {name: each for name, each in found.items() if each is not None}
     return {
-        **kept,
+        **metrics,
         "budget": float(evaluation.budget),
         "value": evaluation.value,
         "loss": evaluation.loss,
@@ -92,7 +92,7 @@ def measures(evaluation: Evaluation) -> dict[str, float]:
 
 
 def number(value: object) -> float | None:
-    """A metric as a number that can be drawn, if it is one."""
+    """A metric as a float; None if it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

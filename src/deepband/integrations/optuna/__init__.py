@@ -1,4 +1,4 @@
-"""Optuna: show a study in its dashboard and plots, and go on with a study that was begun there.
+"""Optuna: export a study to its dashboard and plots, and continue an Optuna study in deepband.
 
 Needs the extra `optuna`.
 """
@@ -32,13 +32,16 @@ __all__ = ["Imported", "export", "import_study"]
 def export(
     study: Study, storage: str | optuna.storages.BaseStorage, name: str | None = None
 ) -> optuna.Study:
-    """Write a study into an Optuna storage, such as "sqlite:///optuna.db", for optuna-dashboard and
-    Optuna's plots: one trial a config, with its rungs as intermediate values.
+    """Export a study to an Optuna storage such as "sqlite:///optuna.db", for optuna-dashboard and
+    Optuna's plots. Each config is a trial, and its losses by rung are the intermediate values.
 
-    Trials that reached the top rung are complete, those that stopped below (so far) are pruned,
-    and those whose last evaluation failed have failed. Exporting again writes the Optuna study
-    anew, because finished trials cannot be changed: its number in the storage changes, its name
-    does not. Another study of that name is never touched.
+    Trials on the top rung are complete, those below it are pruned, and those whose last evaluation
+    failed are failed. Optuna's `best_trial` is the best complete trial: the best on the top rung
+    (`study.best_at`), not on any budget (`study.best`).
+
+    Exporting again replaces the Optuna study, because finished trials cannot be changed: its id in
+    the storage changes, its name does not. A study of that name that is not an export of this one
+    is never changed.
     """
     library = _optuna()
     name = name or (
@@ -48,24 +51,26 @@ def export(
     )
     opened = _storage(library, storage)
     _remove_old(library, opened, study, name)
-    trials = trial_export.trials(study.session.state, study.session.space)
-    direction = "maximize" if study.session.maximize else "minimize"
-    made: optuna.Study = library.create_study(storage=opened, study_name=name, direction=direction)
-    for key, value in trial_export.study_attributes(study.session.state).items():
-        made.set_user_attr(key, value)
-    made.add_trials(trials)
-    return made
+    trials = trial_export.trials(study.state, study.space)
+    direction = "maximize" if study.maximize else "minimize"
+    exported: optuna.Study = library.create_study(
+        storage=opened, study_name=name, direction=direction
+    )
+    for key, value in trial_export.study_attributes(study.state).items():
+        exported.set_user_attr(key, value)
+    exported.add_trials(trials)
+    return exported
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A study that was made of an Optuna study."""
+    """A study that was imported from Optuna."""
 
     study: Study
     taken_over: int
-    """How many evaluations were taken over now."""
+    """How many evaluations this call imported."""
     left_out: list[LeftOut]
-    """(trial, step, reason) of everything else."""
+    """(trial, step, reason) of everything that was not imported."""
 
 
 def import_study(
@@ -80,52 +85,51 @@ def import_study(
     trials: str = "complete and pruned",
     budget_of: BudgetOf | None = None,
 ) -> Imported:
-    """Make a study, in `storage` as `open_study` has it, of the space and the results of an Optuna
-    study, and go on with it: nothing that is taken over is evaluated again.
+    """Continue an Optuna study: create a study in `storage`, as `open_study` does, with its search
+    space and its results. No imported result is evaluated again.
 
-    Intermediate values at steps that are budgets of rungs are taken over; `budget_of` says what
-    budget a step stands for, if it is another number. A complete trial without intermediate values
-    counts as evaluated with `max_budget`. Where there are fewer places than trials, those that
-    went furthest come first, and of them the best. All the rest is listed as left out.
+    Intermediate values are imported if their step is the budget of a rung; `budget_of` converts
+    steps that are not budgets. A complete trial without intermediate values counts as evaluated
+    with `max_budget`. If there are more trials than slots, trials on higher rungs come first, then
+    those with better values. Everything else is listed as left out.
 
-    The space is that of the trials, unless `space` is given. Doing it again with the same storage
-    takes over what is new. A study that `export` wrote comes back as it was, without settings;
-    `max_budget` is needed for any other.
+    The search space is that of the trials unless `space` is given. Importing again into the same
+    storage adds what is new. A study that `export` wrote is restored as it was, without any
+    settings; every other study needs `max_budget`.
     """
     _optuna()
     _check(optuna_study, trials)
     exported = Exported.of(optuna_study)
-    comes_back = exported if max_budget is None else None
+    restored = exported if max_budget is None else None
     given = {"max_budget": max_budget, "min_budget": min_budget, "eta": eta, "seed": seed}
-    schedule = _schedule(max_budget, min_budget, eta) if not comes_back else comes_back.schedule
+    schedule = _schedule(max_budget, min_budget, eta) if not restored else restored.schedule
     if budget_of is None:
         budget_of = exported.budget_of if exported else lambda step: step
     found, left_out = findings.findings(optuna_study, schedule, budget_of, trials, bool(exported))
-    if not found and not comes_back:
+    if not found and not restored:
         raise findings.no_match(optuna_study, schedule)
     study = open_study(
         storage,
         space=_space(space, exported, found),
         maximize=optuna_study.direction.name == "MAXIMIZE",
-        **_settings(comes_back, given),
+        **_settings(restored, given),
     )
     before = _count(study)
-    left_out += _take(study, comes_back, found)
+    left_out += _add(study, restored, found)
     left_out.sort(key=lambda each: (each.trial, -1 if each.step is None else each.step))
     return Imported(study, _count(study) - before, left_out)
 
 
-def _take(study: Study, comes_back: Exported | None, found: list[Finding]) -> list[LeftOut]:
-    placed, left_out = study_import.configs(study.session.space, found)
-    if comes_back:
-        return left_out + study_import.replay(study, comes_back, study_import.by_place(placed))
-    return left_out + study_import.take_over(
-        study, study_import.furthest_first(placed, study.session.maximize)
-    )
+def _add(study: Study, restored: Exported | None, found: list[Finding]) -> list[LeftOut]:
+    placed, left_out = study_import.configs(study.space, found)
+    if restored:
+        return left_out + study_import.replay(study, restored, study_import.by_place(placed))
+    best_first = study_import.best_first(placed, study.maximize)
+    return left_out + study_import.add_results(study, best_first)
 
 
 def _space(given: Any, exported: Exported | None, found: list[Finding]) -> Any:
-    """What the user says, else what deepband noted, else what the trials have."""
+    """The space from the user, else from deepband's export, else from the trials."""
     if given is not None:
         return given
     return exported.space if exported and exported.space else findings.space_of(found)
@@ -138,15 +142,15 @@ def _count(study: Study) -> int:
 
 def _schedule(max_budget: Budget | None, min_budget: Budget | None, eta: int | None) -> Schedule:
     if max_budget is None:
-        raise InputError("give max_budget, the budget of a complete trial, in the unit of steps.")
+        raise InputError("give max_budget: the budget of a complete trial, in the unit of steps.")
     return Schedule.of(
         3 if eta is None else eta, 1 if min_budget is None else min_budget, max_budget
     )
 
 
 def _settings(exported: Exported | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the user gave; a study that comes back brings the rest, and any difference shows when
-    it is opened."""
+    """The settings of the user, completed by those of an exported study. `open_study` raises if
+    they contradict each other."""
     if exported is None:
         return dict(given)
     noted: dict[str, Any] = {
@@ -164,8 +168,8 @@ def _check(given: optuna.Study, trials: str) -> None:
         raise UnknownNameError("choice of trials", trials, findings.TRIALS)
     if len(given.directions) != 1:
         raise InputError(
-            f"Optuna's study {given.study_name!r} has {len(given.directions)} objectives, and "
-            "deepband minimises or maximises one: make a study of it with one of them first."
+            f"Optuna's study {given.study_name!r} has {len(given.directions)} objectives, but "
+            "deepband supports one: import a study with a single objective."
         )
 
 
@@ -173,30 +177,32 @@ def _optuna() -> ModuleType:
     try:
         import optuna
     except ImportError as error:
-        raise DeepbandError("this needs Optuna: pip install 'deepband[optuna]'") from error
+        raise DeepbandError(
+            "export and import_study need Optuna: pip install 'deepband[optuna]'"
+        ) from error
     return optuna
 
 
 def _storage(library: ModuleType, given: str | optuna.storages.BaseStorage) -> Any:
-    """An Optuna storage, opened once; what it cannot read is an error that says what to do."""
+    """The Optuna storage at a URL."""
     if not isinstance(given, str):
         return given
-    place = re.sub(r"//[^/]*@", "//", given)  # without a password
+    url = re.sub(r"//[^/]*@", "//", given)  # without a password
     try:
         return library.storages.RDBStorage(given)
-    except RuntimeError as error:  # so it says that its tables are of another version
+    except RuntimeError as error:  # the tables are of another version of Optuna
         raise StorageError(
-            place,
+            url,
             f"{error} Then export again; or export into another storage, such as a new file.",
         ) from error
     except Exception as error:
         raise StorageError(
-            place, f'Optuna cannot open it ({error}). Give a URL such as "sqlite:///optuna.db".'
+            url, f'Optuna cannot open it ({error}). Give a URL such as "sqlite:///optuna.db".'
         ) from error
 
 
 def _remove_old(library: ModuleType, storage: Any, study: Study, name: str) -> None:
-    """Remove what was exported before; refuse to touch anything else."""
+    """Delete an earlier export of the study. Raises if another study has the name."""
     if name not in library.get_all_study_names(storage):
         return
     noted = library.load_study(study_name=name, storage=storage).user_attrs

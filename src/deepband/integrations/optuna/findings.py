@@ -1,4 +1,4 @@
-"""What the trials of an Optuna study tell: a space, and results on the rungs of a schedule."""
+"""What an Optuna study contains: a search space, and results on the rungs of a schedule."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 BudgetOf: TypeAlias = Callable[[int], Budget]
-"""The budget that a step stands for."""
+"""Converts a step to a budget."""
 
 TRIALS = {"complete and pruned": ("COMPLETE", "PRUNED"), "complete": ("COMPLETE",)}
-"""Which trials may be asked for, by the states of Optuna."""
+"""The choices of `trials`, with the states of Optuna that they cover."""
 
 
 class LeftOut(NamedTuple):
-    """What was not taken over, and why."""
+    """A trial or one of its values that was not imported, and why."""
 
     trial: int
     step: int | None
-    """None for the whole trial, or for its value."""
+    """None for the whole trial or its final value."""
     reason: str
 
 
 class Known(NamedTuple):
-    """A result on a rung."""
+    """A trial's result on a rung."""
 
     rung: int
     step: int | None
     value: float
     details: Mapping[str, Any]
-    """What deepband had noted beside the value, if it exported the trial."""
+    """What deepband stored with the value, if it exported the trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One trial and its results on neighbouring rungs, the lowest first."""
+    """One trial and its results on consecutive rungs, the lowest first."""
 
     trial: int
     origin: str
     params: Mapping[str, Any]
     distributions: Mapping[str, BaseDistribution]
     place: tuple[int, int] | None
-    """The (bracket, index) that it had in deepband, if it comes from there."""
+    """Its (bracket, index) in deepband, if it was exported from there."""
     known: tuple[Known, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What a study that deepband exported tells of itself."""
+    """The settings and runs of a study that deepband exported."""
 
     eta: int
     min_budget: Fraction
@@ -74,30 +74,30 @@ class Exported:
 
     @classmethod
     def of(cls, given: OptunaStudy) -> Exported | None:
-        """None for a study that is not from deepband."""
-        noted = given.user_attrs
-        if "deepband" not in noted or "max_budgets" not in noted:
+        """Read them from an Optuna study; None if it is not from deepband."""
+        attributes = given.user_attrs
+        if "deepband" not in attributes or "max_budgets" not in attributes:
             return None
-        budgets = tuple(map(Fraction, noted["max_budgets"]))
-        whole, space = noted["integer_budgets"], noted["space"]
-        schedule = Schedule.of(noted["eta"], Fraction(noted["min_budget"]), budgets[0])
+        budgets = tuple(map(Fraction, attributes["max_budgets"]))
+        space = attributes["space"]
+        schedule = Schedule.of(attributes["eta"], Fraction(attributes["min_budget"]), budgets[0])
         return cls(
-            eta=noted["eta"],
-            min_budget=Fraction(noted["min_budget"]),
+            eta=attributes["eta"],
+            min_budget=Fraction(attributes["min_budget"]),
             max_budgets=budgets,
-            strategies=tuple(noted["strategies"]),
-            seed=noted["seed"],
-            integer_budgets=whole,
+            strategies=tuple(attributes["strategies"]),
+            seed=attributes["seed"],
+            integer_budgets=attributes["integer_budgets"],
             space=None if space is None else Space.described(from_text(space)),
             steps={
-                int(budget) if noted["steps"] == "budget" else rung: schedule.budget(rung)
-                for rung, budget in enumerate(noted["budgets"])
+                int(budget) if attributes["steps"] == "budget" else rung: schedule.budget(rung)
+                for rung, budget in enumerate(attributes["budgets"])
             },
         )
 
     @property
     def schedule(self) -> Schedule:
-        """With every rung that anything was evaluated on."""
+        """The schedule up to the highest rung with a result."""
         first = Schedule.of(self.eta, self.min_budget, self.max_budgets[0])
         return first.deepened(len(self.steps) - 1 - first.top)
 
@@ -108,17 +108,17 @@ class Exported:
 def findings(
     given: OptunaStudy, schedule: Schedule, budget_of: BudgetOf, trials: str, ours: bool
 ) -> tuple[list[Finding], list[LeftOut]]:
-    """What can be taken over of each trial, and what cannot. A trial that failed tells on which
-    rung only if deepband exported it."""
-    wanted = (*TRIALS[trials], "FAIL") if ours else TRIALS[trials]
+    """What can be imported of each trial, and what cannot. The rung of a failure is known only if
+    deepband exported the trial."""
+    states = (*TRIALS[trials], "FAIL") if ours else TRIALS[trials]
     found, left_out = [], []
     for trial in given.get_trials(deepcopy=False):
-        if trial.state.name not in wanted:
+        if trial.state.name not in states:
             reason = f"its state is {trial.state.name.lower()}"
             left_out.append(LeftOut(trial.number, None, reason))
             continue
-        noted = trial.user_attrs if ours else {}
-        finding, rest = _finding(given, trial, schedule, budget_of, noted)
+        attributes = trial.user_attrs if ours else {}
+        finding, rest = _finding(given, trial, schedule, budget_of, attributes)
         left_out += rest
         if finding.known:
             found.append(finding)
@@ -130,9 +130,9 @@ def _finding(
     trial: FrozenTrial,
     schedule: Schedule,
     budget_of: BudgetOf,
-    noted: Mapping[str, Any],
+    attributes: Mapping[str, Any],
 ) -> tuple[Finding, list[LeftOut]]:
-    details = {each["rung"]: each for each in noted.get("evaluations", [])}
+    details = {each["rung"]: each for each in attributes.get("evaluations", [])}
     unbeatable = math.inf if given.direction.name == "MAXIMIZE" else -math.inf
     values = _values(trial)
     known: list[Known] = []
@@ -141,7 +141,7 @@ def _finding(
         budget = schedule.max_budget if step is None else budget_of(step)
         rung, reason = _rung(schedule, budget, known[-1].rung if known else None)
         if value == unbeatable:
-            reason = f"{value} is better than anything can be"
+            reason = f"{value} cannot be the value of an evaluation"
         if reason:
             left_out.append(LeftOut(trial.number, step, reason))
         else:
@@ -151,21 +151,21 @@ def _finding(
         f"Optuna study {given.study_name!r}, trial {trial.number}",
         trial.params,
         trial.distributions,
-        (noted["bracket"], noted["index"]) if "evaluations" in noted else None,
+        (attributes["bracket"], attributes["index"]) if "evaluations" in attributes else None,
         tuple(known),
     )
     return finding, left_out
 
 
 def _values(trial: FrozenTrial) -> dict[int | None, float]:
-    """By step, in order; the value of a complete trial without steps by None."""
+    """The values by step; the step is None for a complete trial without intermediate values."""
     if not trial.intermediate_values and trial.state.name == "COMPLETE":
         return {None: trial.values[0]}
     return dict(sorted(trial.intermediate_values.items()))
 
 
 def _rung(schedule: Schedule, budget: Budget, below: int | None) -> tuple[int, str]:
-    """The rung of a budget, and why it cannot be taken over, if so, after one that is below."""
+    """The rung of a budget, or the reason why its result cannot follow the one on rung `below`."""
     try:
         rung = schedule.rung_of(budget)
     except BudgetError as error:
@@ -175,7 +175,7 @@ def _rung(schedule: Schedule, budget: Budget, below: int | None) -> tuple[int, s
     if rung > schedule.top:
         return -1, f"the budget {_number(budget)} is above max_budget"
     if below is not None and rung != below + 1:
-        return -1, f"there is no result on the rung below, of {_text(schedule, rung - 1)}"
+        return -1, f"there is no result on the rung below, with budget {_text(schedule, rung - 1)}"
     return rung, ""
 
 
@@ -188,54 +188,51 @@ def _text(schedule: Schedule, rung: int) -> str:
 
 
 def no_match(given: OptunaStudy, schedule: Schedule) -> InputError:
-    """That nothing at all can be taken over, and what would help."""
+    """The error for a study without any result on a rung."""
     steps = {
         step for trial in given.get_trials(deepcopy=False) for step in trial.intermediate_values
     }
     rungs = ", ".join(_text(schedule, rung) for rung in range(schedule.top + 1))
     return InputError(
-        f"nothing of Optuna's study {given.study_name!r} is on a rung: they have the budgets "
+        f"no value of Optuna's study {given.study_name!r} is on a rung: the rungs have the budgets "
         f"{rungs}, and the steps of its trials are {shown(sorted(steps))}. Choose min_budget, "
-        "max_budget and eta so that they meet, or say with budget_of what a step stands for, as "
-        "`lambda step: step + 1` where steps count from 0."
+        "max_budget and eta to match the steps, or convert steps with budget_of, such as "
+        "`lambda step: step + 1` if steps count from 0."
     )
 
 
 def space_of(found: Iterable[Finding]) -> Space:
     """The union of the distributions of all trials that have results."""
     joined: dict[str, Any] = {}
-    lacking: dict[str, list[int]] = {}
     found = list(found)
     for finding in found:
         for name, distribution in finding.distributions.items():
             joined[name] = _joined(name, joined.get(name, distribution), distribution)
     for name in joined:
-        lacking[name] = [each.trial for each in found if name not in each.params]
-    for name, numbers in lacking.items():
-        if numbers:
+        without = [each.trial for each in found if name not in each.params]
+        if without:
             raise SpaceError(
-                f"the trials {shown(numbers)} have no parameter {name!r} and others have. Give "
+                f"the trials {shown(without)} have no parameter {name!r}, but others do. Give "
                 "space=, a ConfigSpace.ConfigurationSpace with the condition under which it is "
-                "active; trials that do not fit in it are left out."
+                "active; trials that do not fit are left out."
             )
     return Space(joined)
 
 
 def _joined(name: str, one: Any, other: Any) -> Any:
-    """A distribution that holds the values of both: Optuna lets a range change from trial to
-    trial."""
+    """A distribution that covers both: in Optuna, a range may change from trial to trial."""
     if one == other:
         return one
     same = type(one) is type(other) and getattr(one, "log", None) == getattr(other, "log", None)
     if not same or not hasattr(one, "low") or one.step != other.step:
         raise SpaceError(
             f"parameter {name!r} is {shown(one)} in one trial and {shown(other)} in another: give "
-            "space= to say what it is."
+            "space= to define it."
         )
     low, high = min(one.low, other.low), max(one.high, other.high)
     return type(one)(low, high, log=one.log, step=one.step)
 
 
 def above(finding: Finding, rung: int) -> Finding:
-    """A finding without what the study knows of it already, up to a rung."""
+    """A finding without its results up to a rung, which the study already has."""
     return replace(finding, known=tuple(each for each in finding.known if each.rung > rung))

@@ -1,4 +1,4 @@
-"""Taking over what an Optuna study tells, by the public methods of a study alone."""
+"""Adding what an Optuna study contains to a study, through its public methods."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from deepband.study.study import Study
 
 Placed: TypeAlias = tuple[Config, Finding]
 
-LATER = (
-    "trials of an earlier run are missing, and it must be finished first: do so, then import again"
-)
+LATER = "trials of an earlier run are missing: finish that run, then import again"
 
 
 def configs(space: Space, found: Iterable[Finding]) -> tuple[list[Placed], list[LeftOut]]:
-    """The findings with their configs, and those whose params are no config of the space."""
+    """The findings with their configs, and those whose parameters do not fit the space."""
     shown = {name: Shown.of(parameter) for name, parameter in space.configspace.items()}
     placed: list[Placed] = []
     left_out: list[LeftOut] = []
@@ -42,13 +40,12 @@ def _own(shown: Mapping[str, Shown], params: Mapping[str, Any]) -> Config:
 
 
 def by_place(placed: Iterable[Placed]) -> list[Placed]:
-    """In the order in which deepband had them, then what Optuna added."""
+    """Sort by their places in deepband, followed by trials that Optuna added."""
     return sorted(placed, key=lambda each: (each[1].place or (math.inf, 0), each[1].trial))
 
 
-def furthest_first(placed: Iterable[Placed], maximize: bool) -> list[Placed]:
-    """In which order trials take their places, of which there may be fewer: who went furthest,
-    then the best."""
+def best_first(placed: Iterable[Placed], maximize: bool) -> list[Placed]:
+    """Sort by highest rung, then by value: the order in which trials take the slots."""
 
     def rank(each: Placed) -> tuple[int, float, int]:
         finding = each[1]
@@ -59,21 +56,21 @@ def furthest_first(placed: Iterable[Placed], maximize: bool) -> list[Placed]:
     return sorted(placed, key=rank)
 
 
-def take_over(study: Study, placed: Iterable[Placed]) -> list[LeftOut]:
-    """Add all results as made elsewhere; returns those for which there is no place."""
+def add_results(study: Study, placed: Iterable[Placed]) -> list[LeftOut]:
+    """Add all results as imported ones. Returns those for which there is no slot."""
     left_out: list[LeftOut] = []
     highest: dict[str | None, int] = {}
-    for told in study.evaluations:
-        highest[told.origin] = max(told.rung, highest.get(told.origin, -1))
-    highest |= {told.origin: told.rung for told in study.session.state.ahead.results.values()}
+    for each in study.evaluations:
+        highest[each.origin] = max(each.rung, highest.get(each.origin, -1))
+    highest |= {each.origin: each.rung for each in study.state.ahead.results.values()}
     for config, finding in placed:
         left_out += _add(study, config, above(finding, highest.get(finding.origin, -1)))
     return left_out
 
 
 def _add(study: Study, config: Config, finding: Finding) -> list[LeftOut]:
-    """Add the results of one config from the lowest rung that has a place for it; returns those
-    below."""
+    """Add the results of one config from the lowest rung with a free slot on. Returns those below
+    it."""
     left_out: list[LeftOut] = []
     for start, first in enumerate(finding.known):
         try:
@@ -97,7 +94,7 @@ def _add_known(
 
 
 def _result(known: Known) -> object:
-    """As `tell` takes it."""
+    """A result as `Study.tell` accepts it."""
     error = known.details.get("error")
     if error is not None and math.isnan(known.value):
         return _failure(error)
@@ -105,15 +102,15 @@ def _result(known: Known) -> object:
 
 
 def _failure(error: str) -> Exception:
-    """An exception that is noted by the same text again: its kind, a colon, and the rest."""
+    """An exception that is recorded with the same text: its type, a colon, and the rest."""
     kind, _, message = error.partition(": ")
     failure: Exception = type(kind, (Exception,), {})(message)
     return failure
 
 
 def replay(study: Study, exported: Exported, placed: Sequence[Placed]) -> list[LeftOut]:
-    """Make the study that was exported again: its configs on their places, its runs, and its
-    results as its own. What has no such place is taken over like results of anybody else's."""
+    """Restore an exported study: its configs in their places, its runs, and its own results. Trials
+    that did not come from deepband are imported like those of any other study."""
     places = {finding.place: (config, finding) for config, finding in placed if finding.place}
     for run, max_budget in enumerate(exported.max_budgets):
         if run and not study.done:
@@ -122,15 +119,15 @@ def replay(study: Study, exported: Exported, placed: Sequence[Placed]) -> list[L
             study.deepen(exported.strategies[run] or "preserving", to=max_budget)
         _enqueue(study, places, run)
         _tell(study, places)
-    rest = [(config, _unknown(study, config, finding)) for config, finding in placed]
+    rest = [(config, _missing(study, config, finding)) for config, finding in placed]
     if len(study.runs) >= len(exported.max_budgets):
-        return take_over(study, rest)
+        return add_results(study, rest)
     return [LeftOut(each.trial, known.step, LATER) for _, each in rest for known in each.known]
 
 
 def _enqueue(study: Study, places: Mapping[Any, Placed], run: int) -> None:
-    """Give configs their places, up to the first that is missing: the sampler draws from there."""
-    state = study.session.state
+    """Add the configs of each bracket up to the first missing one, where the sampler takes over."""
+    state = study.state
     schedule = state.full.schedule
     for bracket in schedule.brackets:
         for index in range(len(state.configs[bracket]), schedule.start_size(bracket)):
@@ -141,22 +138,22 @@ def _enqueue(study: Study, places: Mapping[Any, Placed], run: int) -> None:
             if origin is None:
                 study.enqueue(config, bracket)
             else:
-                foreign = (each for each in finding.known if each.details.get("origin"))
-                known = [each for each in foreign if each.details["run"] <= run]
+                imported = (each for each in finding.known if each.details.get("origin"))
+                known = [each for each in imported if each.details["run"] <= run]
                 _add_known(study, config, known, origin, (bracket, index))
 
 
 def _tell(study: Study, places: Mapping[Any, Placed]) -> None:
-    """Tell what is known of the jobs of the current run, as long as that leads to more of them."""
-    progress = True
-    while progress:
+    """Record the results of the current run, until no open job has one."""
+    while True:
         jobs = study.ask_all()
         found = {job: each for job in jobs if (each := _outcome(study, job, places))}
         study.session.record_outcomes(found.items())
         for job in jobs:
             if job not in found:
                 study.release(job)
-        progress = bool(found)
+        if not found:
+            return
 
 
 def _outcome(study: Study, job: Job, places: Mapping[Any, Placed]) -> Outcome | None:
@@ -171,13 +168,13 @@ def _outcome(study: Study, job: Job, places: Mapping[Any, Placed]) -> Outcome | 
     return None
 
 
-def _unknown(study: Study, config: Config, finding: Finding) -> Finding:
-    """A finding without what the study knows on the same place."""
+def _missing(study: Study, config: Config, finding: Finding) -> Finding:
+    """A finding without the results that the study has in the same place."""
     if finding.place is None:
         return finding
     bracket, index = finding.place
-    mine = study.session.state.configs[bracket : bracket + 1]
-    if not mine or index >= len(mine[0]) or mine[0][index] != config:
+    own = study.state.configs[bracket : bracket + 1]
+    if not own or index >= len(own[0]) or own[0][index] != config:
         return finding
     rungs = [
         each.rung for each in finding.known if study.session.state.result(*finding.place, each.rung)

@@ -1,4 +1,4 @@
-"""A study as trials of Optuna: one a config, with its rungs as intermediate values."""
+"""A study as Optuna trials: one per config, with its rungs as intermediate values."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from deepband.core.facts import Config, JobFinished
@@ -25,35 +26,39 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, TrialState
 
 LARGEST_EXACT = 2**53
-"""Optuna keeps every number as a float."""
+"""Optuna stores every number as a float."""
 MOST_TEXT = 2000
-"""How much of an error travels: a traceback is for the study's own pages."""
+"""Characters of an error that are exported."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """One config and its evaluations, from its starting rung up."""
+class Trajectory:
+    """One config and its results, from its starting rung up."""
 
     bracket: int
     index: int
     config: Config
-    told: tuple[JobFinished, ...]
+    results: tuple[JobFinished, ...]
 
     @property
     def last(self) -> JobFinished:
-        return self.told[-1]
+        return self.results[-1]
 
 
-def ways(state: State) -> list[Way]:
-    """Every config that was evaluated, in the order of the runs, so that later ones come last."""
+def trajectories(state: State) -> list[Trajectory]:
+    """Every config with a result, sorted by its first run, bracket and index."""
     found: dict[tuple[int, int], list[JobFinished]] = defaultdict(list)
-    for told in _evaluations(state):
-        found[told.bracket, told.index].append(told)
+    for result in _evaluations(state):
+        found[result.bracket, result.index].append(result)
     made = [
-        Way(*place, state.configs[place[0]][place[1]], tuple(sorted(told, key=lambda t: t.rung)))
-        for place, told in found.items()
+        Trajectory(
+            *place,
+            state.configs[place[0]][place[1]],
+            tuple(sorted(results, key=attrgetter("rung"))),
+        )
+        for place, results in found.items()
     ]
-    return sorted(made, key=lambda way: (way.told[0].run, way.bracket, way.index))
+    return sorted(made, key=lambda each: (each.results[0].run, each.bracket, each.index))
 
 
 def _evaluations(state: State) -> Iterable[JobFinished]:
@@ -63,18 +68,18 @@ def _evaluations(state: State) -> Iterable[JobFinished]:
 
 
 def budgets(state: State) -> tuple[int | float, ...]:
-    """By rung, as jobs carry them, up to the highest that anything was evaluated on."""
+    """The budgets of jobs by rung, up to the highest rung with a result."""
     schedule = state.coming if state.ahead.results else state.schedule
     return schedule.job_budgets(state.created.integer_budgets)
 
 
 def steps_are(state: State) -> str:
-    """What the steps of intermediate values are: Optuna's are whole numbers."""
+    """Whether steps are budgets or rungs: Optuna's steps are whole numbers."""
     return "budget" if all(isinstance(each, int) for each in budgets(state)) else "rung"
 
 
 def study_attributes(state: State) -> dict[str, Any]:
-    """What Optuna's study should tell of ours, and what is needed to make it again."""
+    """The user attributes of the Optuna study, from which the study can be restored."""
     created = state.created
     return {
         "deepband": created.study,
@@ -91,7 +96,7 @@ def study_attributes(state: State) -> dict[str, Any]:
 
 
 def _space_text(state: State) -> str | None:
-    """The space as JSON, conditions and all; None if its choices are no plain values."""
+    """The space with its conditions as JSON; None if its choices are not plain values."""
     try:
         check_storable(state.created.space)
     except SpaceError:
@@ -100,98 +105,99 @@ def _space_text(state: State) -> str | None:
 
 
 def trials(state: State, space: Space) -> list[FrozenTrial]:
-    """All trials, in order."""
+    """One trial per evaluated config."""
     shown_as = {name: Shown.of(parameter) for name, parameter in space.configspace.items()}
     steps = budgets(state) if steps_are(state) == "budget" else range(state.schedule.top + 2)
-    return [_trial(state, way, shown_as, steps) for way in ways(state)]
+    return [_trial(state, each, shown_as, steps) for each in trajectories(state)]
 
 
 def _trial(
-    state: State, way: Way, shown_as: dict[str, Shown], steps: Sequence[int | float]
+    state: State, path: Trajectory, shown_as: dict[str, Shown], steps: Sequence[int | float]
 ) -> FrozenTrial:
     from optuna.trial import create_trial
 
-    values = {told.rung: _value(state, told) for told in way.told}
-    failed = way.last.loss is None
+    values = {result.rung: _value(state, result) for result in path.results}
     trial = create_trial(
-        state=_outcome(state, way),
-        value=None if failed else values[way.last.rung],
-        params={name: shown_as[name].value(value) for name, value in way.config.items()},
-        distributions={name: shown_as[name].distribution for name in way.config},
-        user_attrs=_trial_attributes(way),
+        state=_outcome(state, path),
+        value=None if path.last.loss is None else values[path.last.rung],
+        params={name: shown_as[name].value(value) for name, value in path.config.items()},
+        distributions={name: shown_as[name].distribution for name in path.config},
+        user_attrs=_trial_attributes(path),
         intermediate_values={int(steps[rung]): value for rung, value in values.items()},
     )
     if trial.datetime_start:
-        trial.datetime_start -= timedelta(seconds=sum(told.seconds or 0 for told in way.told))
+        seconds = sum(result.seconds or 0 for result in path.results)
+        trial.datetime_start -= timedelta(seconds=seconds)
     return trial
 
 
-def _value(state: State, told: JobFinished) -> float:
-    """In the user's sign; a failure is NaN, as Optuna has it."""
-    return math.nan if told.loss is None else state.value(told.loss)
+def _value(state: State, result: JobFinished) -> float:
+    """The value in the user's sign; NaN for a failure, as in Optuna."""
+    return math.nan if result.loss is None else state.value(result.loss)
 
 
-def _outcome(state: State, way: Way) -> TrialState:
+def _outcome(state: State, path: Trajectory) -> TrialState:
     from optuna.trial import TrialState
 
-    if way.last.loss is None:
+    if path.last.loss is None:
         return TrialState.FAIL
-    return TrialState.COMPLETE if way.last.rung >= state.schedule.top else TrialState.PRUNED
+    return TrialState.COMPLETE if path.last.rung >= state.schedule.top else TrialState.PRUNED
 
 
-def _trial_attributes(way: Way) -> dict[str, Any]:
+def _trial_attributes(path: Trajectory) -> dict[str, Any]:
     return {
-        "bracket": way.bracket,
-        "index": way.index,
-        "rung": way.last.rung,
-        "run": way.last.run,
-        "origin": way.last.origin,
-        "evaluations": [_details(told) for told in way.told],
+        "bracket": path.bracket,
+        "index": path.index,
+        "rung": path.last.rung,
+        "run": path.last.run,
+        "origin": path.last.origin,
+        "evaluations": [_details(result) for result in path.results],
     }
 
 
-def _details(told: JobFinished) -> dict[str, Any]:
-    """What a value alone does not tell, as far as there is anything."""
+def _details(result: JobFinished) -> dict[str, Any]:
+    """What is known of an evaluation besides its value."""
     known = {
-        "rung": told.rung,
-        "run": told.run,
-        "error": told.error and told.error[:MOST_TEXT],
-        "metrics": dict(told.metrics) if told.metrics else None,
-        "seconds": told.seconds,
-        "origin": told.origin,
+        "rung": result.rung,
+        "run": result.run,
+        "error": result.error and result.error[:MOST_TEXT],
+        "metrics": dict(result.metrics) if result.metrics else None,
+        "seconds": result.seconds,
+        "origin": result.origin,
     }
     return {key: value for key, value in known.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How Optuna is shown a parameter: choices that it cannot keep are texts there."""
+    """A parameter as Optuna sees it: choices that it cannot store become strings."""
 
     distribution: BaseDistribution
-    mine: tuple[Any, ...] = ()
-    theirs: tuple[Any, ...] = ()
+    own_choices: tuple[Any, ...] = ()
+    choices: tuple[Any, ...] = ()
 
     @classmethod
     def of(cls, parameter: Hyperparameter[Any, Any]) -> Shown:
-        mine = choices(parameter)
-        theirs = plain_choices(mine)
-        return cls(_distribution(parameter, theirs), tuple(mine), tuple(theirs))
+        own = choices(parameter)
+        plain = plain_choices(own)
+        return cls(_distribution(parameter, plain), tuple(own), tuple(plain))
 
     def value(self, own: Any) -> Any:
-        """What Optuna is given for a value of ours."""
-        return self.theirs[position(self.mine, own)] if self.mine else own
+        """The value that Optuna stores for one of deepband's."""
+        return self.choices[position(self.own_choices, own)] if self.own_choices else own
 
     def own(self, value: Any) -> Any:
-        """The value of ours that Optuna was given, or gave itself for a range with a step."""
-        if value in self.theirs:
-            return self.mine[self.theirs.index(value)]
-        near = [each for each in self.mine if _is_near(each, value)]
+        """The value of deepband for one of Optuna's, which may have sampled it from a range with a
+        step."""
+        if value in self.choices:
+            return self.own_choices[self.choices.index(value)]
+        near = [each for each in self.own_choices if _is_near(each, value)]
         return near[0] if near else value
 
 
-def _is_near(mine: Any, value: Any) -> bool:
-    numbers = all(isinstance(each, int | float) for each in (mine, value))
-    return numbers and math.isclose(mine, value, rel_tol=1e-9, abs_tol=1e-12)
+def _is_near(one: Any, other: Any) -> bool:
+    numbers = all(isinstance(each, int | float) for each in (one, other))
+    return numbers and math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _distribution(parameter: Any, listed: Sequence[Any]) -> BaseDistribution:
@@ -226,7 +232,7 @@ def _whole(low: int, high: int, *, log: bool = False, step: int = 1) -> BaseDist
 
 
 def _step(listed: Sequence[Any]) -> Decimal | None:
-    """The step of numbers that go up evenly; None for any other values."""
+    """The step of evenly spaced numbers; None for other values."""
     kinds = {type(each) for each in listed}
     if kinds not in ({int}, {float}) or len(listed) < 2:
         return None
@@ -235,13 +241,13 @@ def _step(listed: Sequence[Any]) -> Decimal | None:
     return steps.pop() if len(steps) == 1 and min(steps) > 0 else None
 
 
-def plain_choices(mine: Iterable[Any]) -> list[Any]:
-    """Choices as Optuna and JSON can keep them and tell them apart."""
-    theirs: list[Any] = []
-    for number, choice in enumerate(mine):
+def plain_choices(choices: Iterable[Any]) -> list[Any]:
+    """Choices that Optuna and JSON can store, all different."""
+    found: list[Any] = []
+    for number, choice in enumerate(choices):
         plain = choice if _is_plain(choice) else shown(choice, 200)
-        theirs.append(f"{plain} ({number})" if plain in theirs else plain)
-    return theirs
+        found.append(f"{plain} ({number})" if plain in found else plain)
+    return found
 
 
 def _is_plain(choice: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Hyperband with deepening as one of scikit-learn's searches."""
+"""DeepbandSearchCV: Hyperband with deepening as a scikit-learn search."""
 
 from importlib.util import find_spec
 

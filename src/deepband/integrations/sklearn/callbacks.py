@@ -1,4 +1,4 @@
-"""Reporting to scikit-learn's callbacks, which exist from version 1.9 on."""
+"""Support of scikit-learn's callbacks, which exist from version 1.9 on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:
 
-    class CallbackSupportMixin:  # type: ignore[no-redef] # what stands in for it
-        """Nothing, where scikit-learn has no callbacks."""
+    class CallbackSupportMixin:  # type: ignore[no-redef] # its replacement
+        """Does nothing in versions of scikit-learn without callbacks."""
 
     def with_callbacks(method: Any) -> Any:
         return method
@@ -22,7 +22,7 @@ __all__ = ["CallbackSupportMixin", "root_task", "task", "with_callbacks"]
 
 @contextmanager
 def root_task(estimator: Any, subtasks: int, **data: Any) -> Iterator[Any]:
-    """Report the whole fit of an estimator. Yields its context; None without callbacks."""
+    """Report the fit of an estimator. Yields its callback context, or None without callbacks."""
     if not hasattr(estimator, "_init_callback_context"):
         yield None
         return
@@ -36,8 +36,8 @@ def root_task(estimator: Any, subtasks: int, **data: Any) -> Iterator[Any]:
 def task(
     parent: Any, name: str, estimator: Any, *, within: Any = None, **settings: Any
 ) -> Iterator[Any]:
-    """Report a subtask of a task, unless that is None. `within` is the estimator that is fitted
-    for it and reports on its own; `data` is what it is fitted on. Yields the subtask's context."""
+    """Report a subtask of `parent`, unless that is None. `within` is an estimator that is fitted in
+    it and reports itself; `data` is what it is fitted on. Yields the subtask's context."""
     data = settings.pop("data", {})
     if parent is None:
         yield None

@@ -1,4 +1,4 @@
-"""What must stay the same for a search to continue: data, splits, estimator and scoring."""
+"""What must stay the same when a search continues: data, splits, estimator and scoring."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from sklearn.utils.metadata_routing import process_routing
 from deepband.errors import InputError, shown
 from deepband.space.content import digest
 
-WORDS = {"min_budget": "min_resources", "max_budget": "max_resources", "eta": "factor"}
-"""What a study calls a setting, and what it is called here."""
+SETTINGS = {"min_budget": "min_resources", "max_budget": "max_resources", "eta": "factor"}
+"""The names of settings in a study, and in a search."""
 
 
 class Routed(NamedTuple):
-    """Which parameters of `fit` go where."""
+    """The parameters of `fit` by receiver."""
 
     split: dict[str, Any]
     fit: dict[str, Any]
 
 
 def routed(search: Any, params: dict[str, Any]) -> Routed:
-    """The parameters of `fit` as scikit-learn's searches pass them on."""
+    """Route the parameters of `fit` as scikit-learn's searches do."""
     if get_config()["enable_metadata_routing"]:
         found = process_routing(search, "fit", **params)
         return Routed(dict(found.splitter.split), dict(found.estimator.fit))
@@ -38,7 +38,7 @@ def routed(search: Any, params: dict[str, Any]) -> Routed:
 
 
 def name_of(search: Any, X: Any, y: Any, splits: Any, params: Any) -> str:
-    """What a search evaluates, in a text that is the same in every process."""
+    """A text that identifies what a search evaluates, the same in every process."""
     metric = search.refit if isinstance(search.refit, str) else ""
     parts = {
         "estimator": search.estimator,
@@ -52,13 +52,13 @@ def name_of(search: Any, X: Any, y: Any, splits: Any, params: Any) -> str:
 
 
 def check_name(known: str | None, name: str) -> None:
-    """Raise an InputError that says what differs, if a study evaluated something else."""
+    """Raise an InputError that names the differences if a study evaluated something else."""
     if known in (None, name):
         return
     was, now = (dict(_parts(each)) for each in (known or "", name))
     other = [part for part, found in now.items() if was.get(part) != found]
     raise InputError(
-        f"the study evaluated {known}, and this is {name}: {' and '.join(other)} "
+        f"the study evaluated {known}, but this is {name}: {' and '.join(other)} "
         f"{'differs' if len(other) == 1 else 'differ'}. Continue with the same data, estimator, "
         "cv, scoring and resource, or start another study."
     )
@@ -73,8 +73,8 @@ def _parts(name: str) -> Iterator[tuple[str, str]]:
 
 
 def splits_of(search: Any, X: Any, y: Any, given: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """The folds as indices of training and test samples. Those of a generator are kept, because it
-    gives them once."""
+    """The folds as indices of training and test samples. The folds of a generator are kept, because
+    it yields them only once."""
     if hasattr(search.cv, "__next__"):
         if vars(search).get("_splits", (None, None))[0] is not search.cv:
             search._splits = search.cv, list(search.cv)
@@ -83,36 +83,36 @@ def splits_of(search: Any, X: Any, y: Any, given: dict[str, Any]) -> list[tuple[
         cv = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
     if getattr(cv, "shuffle", True) and not isinstance(getattr(cv, "random_state", 0), Integral):
         raise InputError(
-            f"cv is {cv}, which splits differently every time: give it a random_state, so that "
-            "scores can be compared."
+            f"cv is {cv}, which splits differently every time: give it a random_state, because "
+            "scores on different splits cannot be compared."
         )
     found = [(_indices(training), _indices(test)) for training, test in cv.split(X, y, **given)]
     if not found:
-        raise InputError(f"cv is {shown(search.cv)}, which gives no splits: give one or more.")
+        raise InputError(f"cv is {shown(search.cv)}, which has no splits: give one or more.")
     return found
 
 
 def _indices(fold: Any) -> Any:
-    """A fold as indices, which may be given as a mask."""
+    """A fold, which may be a mask, as indices."""
     found = np.asarray(fold)
     return np.flatnonzero(found) if found.dtype == bool else found
 
 
 def whole(name: str, given: Any) -> int:
-    """A number of resources."""
+    """A setting that must be a whole number."""
     if isinstance(given, bool) or not isinstance(given, Integral):
         raise InputError(f"{name} is {shown(given)}: give a whole number.")
     return int(given)
 
 
 @contextmanager
-def in_words_of_searches() -> Iterator[None]:
-    """Errors about settings name them as the search does. What stands in quotes is a parameter of
-    the estimator: some have one that is named eta."""
+def translated_errors() -> Iterator[None]:
+    """Translate the names of settings in errors to those of the search. Names in quotes are
+    parameters of the estimator, which may have one called eta."""
     try:
         yield
     except InputError as error:
-        names = rf"(?<![\w'])({'|'.join(WORDS)})(?![\w'])"
-        text = re.sub(names, lambda found: WORDS[found[0]], str(error))
+        names = rf"(?<![\w'])({'|'.join(SETTINGS)})(?![\w'])"
+        text = re.sub(names, lambda found: SETTINGS[found[0]], str(error))
         error.args = (text,)
         raise

@@ -1,10 +1,10 @@
-"""Models that the rung above continues, in the study's folder.
+"""Models that the next rung continues to train, in the study's folder.
 
-    FOLDER/PLACE.FOLD.CALLS        the model of a config on a training fold after so many calls
+    FOLDER/PLACE.FOLD.CALLS        the model of a config on a training fold after CALLS calls
     FOLDER/PLACE.FOLD.CALLS.json   its manifest: size and digest
 
-A model is a pickle, so only one that is what its manifest says is loaded; any other is trained
-again. Manifests tell damaged files and those of an interrupted attempt, not those of an attacker.
+A model is a pickle, and is loaded only if it matches its manifest; otherwise it is trained again.
+Manifests detect damaged and partial files, not those of an attacker.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import joblib
 
 
 class Models:
-    """The models of one config on one training fold, by how many calls trained them."""
+    """The models of one config on one training fold, by number of calls."""
 
     def __init__(self, folder: Path, place: str, fold: str) -> None:
         self.folder, self.stem = folder, f"{place}.{fold}"
 
     def newest(self, calls: int) -> tuple[Any, int] | None:
-        """The whole model that was trained longest, but not longer than `calls`, and how long."""
-        for made in sorted(self._kept(), reverse=True):
-            if made <= calls and (content := self._whole(made)) is not None:
-                return joblib.load(io.BytesIO(content)), made
+        """The intact model with the most calls up to `calls`, and its number of calls."""
+        for done in sorted(self._kept(), reverse=True):
+            if done <= calls and (content := self._intact(done)) is not None:
+                return joblib.load(io.BytesIO(content)), done
         return None
 
     def keep(self, model: Any, calls: int) -> None:
-        """Keep a model in place of all others."""
+        """Save a model and remove the others."""
         self.folder.mkdir(parents=True, exist_ok=True)
         before = self._kept()
         stream = io.BytesIO()
@@ -45,8 +45,8 @@ class Models:
             self._manifest(older).unlink(missing_ok=True)
             self._path(older).unlink(missing_ok=True)
 
-    def _whole(self, calls: int) -> bytes | None:
-        """The content of a model, if it is what it was when it was kept."""
+    def _intact(self, calls: int) -> bytes | None:
+        """The content of a model; None if it does not match its manifest."""
         try:
             content = _read(self._path(calls))
             sealed = json.loads(_read(self._manifest(calls)))
@@ -55,11 +55,9 @@ class Models:
         return content if sealed == _seal(content) else None
 
     def _kept(self) -> set[int]:
-        ends = (path.name.removeprefix(f"{self.stem}.") for path in self._files())
-        return {int(end) for end in ends if end.isdecimal()}
-
-    def _files(self) -> list[Path]:
-        return list(self.folder.glob(f"{self.stem}.*"))
+        paths = self.folder.glob(f"{self.stem}.*")
+        suffixes = (path.name.removeprefix(f"{self.stem}.") for path in paths)
+        return {int(suffix) for suffix in suffixes if suffix.isdecimal()}
 
     def _path(self, calls: int) -> Path:
         return self.folder / f"{self.stem}.{calls}"
@@ -68,10 +66,10 @@ class Models:
         return self.folder / f"{self.stem}.{calls}.json"
 
     def _write(self, path: Path, content: bytes) -> None:
-        """Put a file there whole or not at all."""
-        made = path.with_name(f".{path.name}.{os.getpid()}")
-        made.write_bytes(content)
-        made.replace(path)
+        """Write a file completely or not at all."""
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        partial.write_bytes(content)
+        partial.replace(path)
 
 
 def _seal(content: bytes) -> list[int | str]:
@@ -79,6 +77,6 @@ def _seal(content: bytes) -> list[int | str]:
 
 
 def _read(path: Path) -> bytes:
-    """The content of a file; a link to somewhere else is an error."""
+    """The content of a file; a symbolic link is an error."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as stream:
         return stream.read()

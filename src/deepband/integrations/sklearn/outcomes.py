@@ -1,4 +1,4 @@
-"""What a search found: the table, the best of it, and the best estimator."""
+"""The results of a search: `cv_results_`, the best row, and the best estimator."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ NAMES = (
     "feature_names_in_",
     "n_resources_",
 )
-"""The attributes in which a search tells it."""
+"""The attributes of a search that hold them."""
 
 
 def outcome(rounds: Rounds, X: Any, y: Any, given: dict[str, Any], context: Any) -> dict[str, Any]:
-    """The attributes of a search whose study has come to its end. The best estimator is trained on
-    the data with the parameters of `fit` that are given, unless `refit` is False."""
+    """The attributes of a search whose study is done. Unless `refit` is False, the best estimator
+    is trained on the data with the given parameters of `fit`."""
     study, refit = rounds.study, rounds.refit
     results = cv_results(study.evaluations, rounds.resource, rounds.named)
     found: dict[str, Any] = {
@@ -54,11 +54,9 @@ def outcome(rounds: Rounds, X: Any, y: Any, given: dict[str, Any], context: Any)
 def _unscored(
     rounds: Rounds, params: dict[str, Any], X: Any, y: Any, given: dict[str, Any]
 ) -> InputError:
-    """The error of a search in which nothing has a score. Scikit-learn only warned of the cause,
-    maybe in another process: one fold of the first candidate is evaluated again to find it."""
-    first = rounds.resource.best(
-        clone(params, safe=False), int(rounds.study.session.state.run.budgets[0])
-    )
+    """The error of a search without any score. Scikit-learn only warned about the cause, maybe in
+    another process, so one fold of the first candidate is evaluated again to find it."""
+    first = rounds.resource.best(clone(params, safe=False), int(rounds.study.state.run.budgets[0]))
     cause: Exception | None = None
     try:
         with warnings.catch_warnings():

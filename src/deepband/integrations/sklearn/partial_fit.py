@@ -1,4 +1,4 @@
-"""An estimator that goes on from where the rung below left it."""
+"""An estimator that continues training from the rung below."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from deepband.space.content import digest
 
 
 def known_classes(classes: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """What partial_fit is given: `classes` are those of the data unless the user names them."""
+    """The parameters of partial_fit: `classes` are those of the data unless the user gives them."""
     return given if classes is None else {"classes": classes, **given}
 
 
 class Continued(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # it ships no types
-    """Trains a clone of an estimator by `calls` of partial_fit, or a kept one by those that are
-    missing, and then is that one."""
+    """Trains an estimator by `calls` calls of partial_fit in total, from a saved model if there is
+    one, and then behaves like the trained estimator."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class Continued(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     @with_callbacks  # type: ignore[untyped-decorator] # it ships no types
     def fit(self, X: Any, y: Any = None, **given: Any) -> Continued:
         models = Models(Path(self.folder), self.place, digest((X, y))[:32])
-        model, made = models.newest(self.calls) or (clone(self.estimator), 0)
-        missing = self.calls - made
+        model, done = models.newest(self.calls) or (clone(self.estimator), 0)
+        missing = self.calls - done
         named = known_classes(self.classes, self.routed(given))
         with root_task(self, missing, X=X, y=y) as context:
             for _ in range(missing):
@@ -58,7 +58,7 @@ class Continued(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         return self
 
     def routed(self, given: dict[str, Any]) -> dict[str, Any]:
-        """What partial_fit is given of what `fit` is given."""
+        """The parameters of `fit` that partial_fit receives."""
         if not get_config()["enable_metadata_routing"]:
             return given
         return dict(process_routing(self, "fit", **given).estimator.partial_fit)
@@ -74,7 +74,7 @@ class Continued(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         return "estimator_" in vars(self)
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever scorers ask for: predict, score, classes_ and the like."""
+        """Delegate what scorers use: predict, score, classes_ and others."""
         if name.startswith("_") or "estimator" not in vars(self):
             raise AttributeError(name)
         return getattr(vars(self).get("estimator_", self.estimator), name)

@@ -1,7 +1,7 @@
-"""What a budget buys: more samples, a larger parameter, or more calls of partial_fit.
+"""What a budget is spent on: samples, a parameter of the estimator, or calls of partial_fit.
 
-Each way turns a job's budget into the splitter, the estimator and the parameters with which
-scikit-learn's own machinery evaluates it, and trains the best one in the end.
+Each resource turns the budget of a job into the splitter and the parameters with which scikit-learn
+evaluates it, and trains the best estimator in the end.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from deepband.integrations.sklearn.subsamples import (
     Subsampled,
     count,
     nested,
-    taken,
-    taken_along,
-    taken_for,
+    select,
+    select_for,
+    select_parameters,
 )
 
 
 class Resource(Protocol):
-    """A way to spend a budget. Configs are given by the names of the estimator's parameters."""
+    """A way to spend a budget. Configs have the names of the estimator's parameters."""
 
     estimator: Any
     """What is cloned and evaluated."""
 
     fits: bool
-    """Whether the best one is trained by its `fit`, which reports to callbacks on its own."""
+    """Whether `refit` calls the estimator's `fit`, which reports to callbacks itself."""
 
     def splitter(self, splits: Any, job: Job) -> Any:
-        """How the data are split at the budget of a job."""
+        """The splitter for the budget of a job."""
 
     def parameters(self, config: Config, job: Job) -> dict[str, Any]:
-        """What the estimator is given for a job."""
+        """The parameters of the estimator for a job."""
 
     def shown(self, config: Config, budget: int) -> dict[str, Any]:
-        """The parameters as `cv_results_` tells them."""
+        """The parameters as `cv_results_` shows them."""
 
     def best(self, params: dict[str, Any], budget: int) -> Any:
-        """The best one, with the largest budget, before it is trained."""
+        """An untrained estimator with these parameters and the largest budget."""
 
     def refit(self, best: Any, budget: int, X: Any, y: Any, given: dict[str, Any]) -> Any:
-        """Train the best one with the largest budget. Returns the samples, if not all."""
+        """Train it with the largest budget. Returns the indices of the samples, None for all."""
 
 
 def resource_of(name: str, estimator: Any, X: Any, y: Any, folder: Path, seed: int) -> Resource:
-    """The way that a name stands for."""
+    """The resource of a name."""
     if name == "n_samples":
         return Samples(estimator, count(X), y, seed)
     if name == "partial_fit":
@@ -70,8 +70,8 @@ class Parameter:
     def __init__(self, estimator: Any, name: str) -> None:
         if name not in estimator.get_params():
             raise InputError(
-                f"resource is {name!r}, which is no parameter of {type(estimator).__name__}: give "
-                "the name of one, 'n_samples' or 'partial_fit'."
+                f"resource is {name!r}, which is not a parameter of {type(estimator).__name__}: "
+                "give the name of a parameter, 'n_samples' or 'partial_fit'."
             )
         self.estimator, self.name = estimator, name
 
@@ -92,8 +92,8 @@ class Parameter:
 
 
 class Samples:
-    """So many of the samples. Those of a smaller budget are among those of a larger one, and the
-    test folds stay whole, so that scores can be compared."""
+    """A number of training samples. A smaller budget uses a subset of the samples of a larger one,
+    and the test folds stay complete, so that scores can be compared."""
 
     fits = True
 
@@ -118,22 +118,22 @@ class Samples:
         chosen = None
         if budget < self.samples:
             chosen = nested(np.arange(self.samples), self.labels, self.seed)[:budget]
-            given = taken_along(given, self.samples, chosen)
-            X, y = taken_for(best, X, chosen), None if y is None else taken(y, chosen)
+            given = select_parameters(given, self.samples, chosen)
+            X, y = select_for(best, X, chosen), None if y is None else select(y, chosen)
         _fit(best, X, y, given)
         return chosen
 
 
 class PartialFit:
-    """So many calls of partial_fit on all the data, which go on from the rung below."""
+    """A number of calls of partial_fit on all data, continuing from the rung below."""
 
     fits = False
 
     def __init__(self, estimator: Any, y: Any, folder: Path) -> None:
         if not hasattr(estimator, "partial_fit"):
             raise InputError(
-                f"resource is 'partial_fit', and {type(estimator).__name__} has no such method: "
-                "choose another estimator, or another resource."
+                f"resource is 'partial_fit', but {type(estimator).__name__} has no such method: "
+                "choose another estimator or resource."
             )
         labelled = y is not None and is_classifier(estimator)
         self.classes = unique_labels(y) if labelled else None
@@ -160,7 +160,7 @@ class PartialFit:
 
 
 def _fit(estimator: Any, X: Any, y: Any, given: Any) -> None:
-    """Train in place, since a `fit` of somebody's own need not return the estimator."""
+    """Train in place, because a user's `fit` may not return the estimator."""
     if y is None:
         estimator.fit(X, **given)
     else:

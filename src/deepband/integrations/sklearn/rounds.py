@@ -1,4 +1,4 @@
-"""Running a study by scikit-learn's own evaluation of candidates."""
+"""Running a study with scikit-learn's evaluation of candidates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Evaluate = Callable[..., dict[str, Any]]
 
 @dataclass
 class Rounds:
-    """What a search does between its start and its results."""
+    """Runs the study of a search, rung by rung."""
 
     search: Any
     study: Study
@@ -33,18 +33,18 @@ class Rounds:
     splits: Any
     metric: str
     refit: Any
-    """What the user gave; `search.refit` is False while scikit-learn's own `fit` runs."""
+    """The user's `refit`; `search.refit` is False while scikit-learn's `fit` runs."""
     strategy: StrategyName
     to: float
     named: Callable[[Config], Config]
-    """A config by the names of the estimator's parameters."""
+    """Converts a config to the names of the estimator's parameters."""
     succeeded: bool = False
     failure: ValueError | None = None
     """Why all fits of a round failed."""
 
     def run(self, evaluate: Evaluate, context: Any) -> None:
-        """Finish the current run, and the one that leads to the wanted resources. `context` is that
-        of callbacks, or None."""
+        """Finish the current run, deepen the study to `to`, and finish that run. `context` is the
+        callback context or None."""
         with task(context, "search", self.search, max_subtasks=None) as searching:
             self._finish(evaluate, searching)
             self.study.deepen(self.strategy, to=self.to)
@@ -57,8 +57,8 @@ class Rounds:
             try:
                 for _, same in groupby(jobs, key=attrgetter("rung")):
                     batch = list(same)
-                    told = self._evaluate(evaluate, batch, context)
-                    self.study.tell_all(zip(batch, told, strict=True))
+                    results = self._evaluate(evaluate, batch, context)
+                    self.study.tell_all(zip(batch, results, strict=True))
             except BaseException:
                 for job in jobs:
                     if self.study.session.expects(job):
@@ -66,8 +66,8 @@ class Rounds:
                 raise
 
     def _evaluate(self, evaluate: Evaluate, batch: list[Job], context: Any) -> list[Any]:
-        """The results of jobs on one rung. When all fits of a round fail, scikit-learn raises; here
-        that is a verdict about these candidates, unless nothing has ever succeeded."""
+        """The results of jobs on one rung. If all their fits fail, scikit-learn raises; then these
+        candidates count as failed, unless no evaluation of the study has succeeded."""
         candidates = [self.resource.parameters(self.named(job.config), job) for job in batch]
         self._check_parameters(candidates)
         cv = self.resource.splitter(self.splits, batch[0])
@@ -78,11 +78,8 @@ class Rounds:
                 given = {} if reported is None else {"callback_ctx": reported}
                 results = evaluate(candidates, cv=cv, **given)
         except ValueError as error:
-            # Parameters and splits are checked by now, so it is the fits that failed.
-            if (
-                best_evaluation(self.study.session.state) is None
-                or self.search.error_score == "raise"
-            ):
+            # Parameters and splits are already checked, so the fits failed.
+            if best_evaluation(self.study.state) is None or self.search.error_score == "raise":
                 raise
             self.failure = error
             return [error] * len(batch)
@@ -91,8 +88,8 @@ class Rounds:
         return [self._result(results, first + number) for number in range(len(batch))]
 
     def _check_parameters(self, candidates: list[dict[str, Any]]) -> None:
-        """Raise what `set_params` says about a parameter that the estimator does not have: that is
-        no verdict about a candidate."""
+        """Raise if the estimator does not have a parameter: that is an error of the user, not a
+        failure of a candidate."""
         for candidate in candidates:
             clone(self.resource.estimator).set_params(**clone(candidate, safe=False))
 
@@ -100,7 +97,7 @@ class Rounds:
         name = f"mean_test_{self.metric}"
         if name not in results:
             raise InputError(
-                f"there is no metric {self.metric!r}: with several, refit names what decides."
+                f"there is no metric {self.metric!r}: with several, set refit to one of them."
             )
         score = float(results[name][row])
         return {"loss": score, **kept_columns(results, row)}

@@ -1,4 +1,4 @@
-"""The scorers of a search, and which of them decides."""
+"""The scorers of a search, and the metric that it optimises."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deepband.errors import InputError
 
 
 def scorers_of(estimator: Any, scoring: Any) -> Any:
-    """The scorer, or all of them by name; an error if there is none."""
+    """The scorer, or a dict of scorers by name. Raises if one is invalid."""
     if isinstance(scoring, list | tuple | set):
         scoring = {name: name for name in scoring}
     if isinstance(scoring, dict):
@@ -19,9 +19,9 @@ def scorers_of(estimator: Any, scoring: Any) -> Any:
 
 
 def metric_of(scoring: Any, refit: Any) -> str:
-    """The name of the score that decides, as `cv_results_` has it."""
+    """The name of the optimised score in `cv_results_`."""
     if isinstance(scoring, list | tuple | dict | set):
         if not isinstance(refit, str) or refit not in scoring:
-            raise InputError("with several metrics, refit names the one that decides.")
+            raise InputError("with several metrics, set refit to the one to optimise.")
         return refit
     return refit if callable(scoring) and isinstance(refit, str) else "score"

@@ -1,4 +1,4 @@
-"""DeepbandSearchCV: a search of scikit-learn that can go on with a larger budget."""
+"""DeepbandSearchCV: a scikit-learn search that can continue with a larger budget."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-# Scikit-learn documents how to derive from this class, but not where it is: pyproject.toml names
-# the newest version of scikit-learn that its own tests were run with.
+# Scikit-learn documents how to derive from this class, but not where it is. pyproject.toml names
+# the newest version with which scikit-learn's own tests of searches were run.
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import check_random_state, indexable
 from sklearn.utils.validation import check_is_fitted
@@ -24,7 +24,7 @@ from deepband.core.schedule import Schedule
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError
 from deepband.integrations.sklearn import fingerprint
-from deepband.integrations.sklearn.fingerprint import in_words_of_searches, whole
+from deepband.integrations.sklearn.fingerprint import translated_errors, whole
 from deepband.integrations.sklearn.outcomes import NAMES, outcome
 from deepband.integrations.sklearn.partial_fit import Continued
 from deepband.integrations.sklearn.resources import Resource, resource_of
@@ -39,29 +39,29 @@ from deepband.study.study import Study
 
 
 class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships no types
-    """Hyperband over an estimator's parameters, which `deepen` goes on with.
+    """Hyperband over the parameters of an estimator, which can be continued with `deepen`.
 
-    `resource` is what a budget buys: "n_samples", the name of a parameter such as "n_estimators",
-    or "partial_fit", which counts calls and goes on training from the rung below. Resources lie
-    between `min_resources` ("smallest": 1, or twice a fold's classes for samples) and
-    `max_resources` ("auto": all samples), with `factor` times as much from rung to rung.
+    `resource` is what the budget counts: "n_samples", a parameter of the estimator such as
+    "n_estimators", or "partial_fit", which counts calls and continues training from the rung below.
+    It grows by `factor` from rung to rung, from `min_resources` ("smallest": 1, or for samples
+    2 x classes x folds) to `max_resources` ("auto": all samples).
 
-    `param_distributions` is a space of deepband, or a list of dicts of which each candidate draws
-    one. `sampler` says where candidates come from: "uniform" unless it names another.
+    `param_distributions` is a search space of deepband, or a list of dicts of which each candidate
+    samples one. `sampler` is the name of a sampler, by default "uniform".
 
-    `fit` runs Hyperband. `deepen(X, y)` continues with `factor` times the resources, or to
-    `max_resources`, and reuses every evaluation, as does `fit` with `warm_start=True` and larger
-    `max_resources`. Both need the same data, splits, scoring and estimator. `strategy` says which
-    candidates are promoted then.
+    `fit` runs Hyperband. `deepen(X, y)` continues with `factor` times the resources, or up to
+    `max_resources`, and reuses every evaluation; so does `fit` with `warm_start=True` and larger
+    `max_resources`. Both need the same data, splits, scoring and estimator. `strategy` decides
+    which candidates are promoted then.
 
-    `study` is the path of a study file, for these data and settings alone: `fit` goes on after what
-    it holds, interrupted or not, and `deepband serve` shows it. `study_` is the study itself,
-    `plan_` its schedule.
+    `study` is the path of a study file for these data and settings: `fit` resumes it, and
+    `deepband serve` shows it. `study_` is the study and `plan_` its schedule.
 
-    `cv_results_` has a row for every evaluation, with `iter`, `n_resources`, `bracket` and `run`.
-    `best_*` come from the highest resource, and the best estimator is fitted again with
-    `max_resources`; where these are fewer than all samples, `refit_indices_` says which. With
-    several metrics, `refit` names the one that decides.
+    `cv_results_` has one row per evaluation, with `iter`, `n_resources`, `bracket` and `run`.
+    `best_score_`, `best_params_` and `best_index_` are the best on the highest resource, like
+    `study_.best_at()`, not on any budget, like `study_.best`. `best_estimator_` is trained again
+    with the largest resource; `refit_indices_` are its samples if these are not all. With several
+    metrics, `refit` names the one to optimise.
     """
 
     def __init__(
@@ -108,13 +108,13 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         self.study = study
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> DeepbandSearchCV:
-        """Run Hyperband on the data; with `warm_start`, go on with larger `max_resources`."""
-        going_on = self.warm_start and hasattr(self, "_study")
-        if not going_on:
+        """Run Hyperband on the data. With `warm_start`, continue with larger `max_resources`."""
+        resumes = self.warm_start and hasattr(self, "_study")
+        if not resumes:
             for name in (*NAMES, "_study"):
                 self.__dict__.pop(name, None)
         X, y = indexable(X, y)
-        with self._opened(X, y, params, going_on) as (study, splits):
+        with self._opened(X, y, params, resumes) as (study, splits):
             self._search(study, X, y, splits, params, self.strategy, self._largest(X))
         return self
 
@@ -127,14 +127,14 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         max_resources: int | None = None,
         **params: Any,
     ) -> DeepbandSearchCV:
-        """Go on with more resources, `factor` times as much as this search last had unless
-        `max_resources` says how much, on the same data. Everything that was evaluated is re-used.
-        A script that is run again with its study file does nothing twice."""
+        """Continue on the same data with more resources: `max_resources`, by default `factor` times
+        those of the last call. All evaluations are reused. A script that runs again with its study
+        file repeats no evaluation."""
         check_is_fitted(self)
         if self.study is not None and not Path(self.study).exists():
-            raise InputError(f"the study {self.study} is gone: put it back, or fit again.")
+            raise InputError(f"the study {self.study} is gone: restore it, or call fit again.")
         X, y = indexable(X, y)
-        with self._opened(X, y, params, going_on=True) as (study, splits):
+        with self._opened(X, y, params, resumes=True) as (study, splits):
             to = max_resources or self._asked * self.factor
             self._check_enough(X, to)
             self._search(study, X, y, splits, params, strategy or self.strategy, to)
@@ -142,7 +142,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
 
     @property
     def study_(self) -> Study:
-        """The study, to look at: quotes, explanations, plots. It is there too when a search failed
+        """The study, for quotes, explanations and plots. It is available even if the search failed
         in the end."""
         if not hasattr(self, "_study"):
             check_is_fitted(self)
@@ -150,8 +150,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
 
     @property
     def plan_(self) -> Plan:
-        """How many candidates get how many resources. It is known before `fit` unless it depends
-        on the data."""
+        """How many candidates get how many resources. Available before `fit` unless it depends on
+        the data."""
         if hasattr(self, "_study"):
             return plan(self._study.session.state)
         smallest = self.min_resources == "smallest"
@@ -161,24 +161,24 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             )
         low = 1 if smallest else whole("min_resources", self.min_resources)
         high = whole("max_resources", self.max_resources)
-        with in_words_of_searches():
+        with translated_errors():
             return plan_of(Schedule.of(self.factor, low, high), whole=True)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_study" in vars(self) and "cv_results_" in vars(self)
 
     def get_metadata_routing(self) -> Any:
-        """As of every search; with "partial_fit", metadata of `fit` go to that method."""
-        searching = copy.copy(self)
+        """The routing of every search; with "partial_fit", metadata of `fit` go to that method."""
+        search = copy.copy(self)
         if self.resource == "partial_fit" and not isinstance(self.estimator, Continued):
-            searching.estimator = Continued(self.estimator)
-        return BaseSearchCV.get_metadata_routing(searching)
+            search.estimator = Continued(self.estimator)
+        return BaseSearchCV.get_metadata_routing(search)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The study travels as its facts; to processes that evaluate candidates it does not."""
+        """Pickle the study as its facts, or not at all for processes that evaluate candidates."""
         state = dict(super().__getstate__())
         if state.pop("_rounds", None) is not None:
-            for name in ("_study", "_ending", "cv_results_"):
+            for name in ("_study", "_finish", "cv_results_"):
                 state.pop(name, None)
         if "_study" in state:
             state["_study"] = list(self._study.session.storage.load())
@@ -189,20 +189,18 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             state = {**state, "_study": reopen(MemoryStorage(state["_study"]))}
         super().__setstate__(state)
 
-    # Within
-
     @contextmanager
     def _opened(
-        self, X: Any, y: Any, params: Any, going_on: bool
+        self, X: Any, y: Any, params: Any, resumes: bool
     ) -> Iterator[tuple[Study, list[tuple[Any, Any]]]]:
-        """The study to run, which knows these data, and the splits. A study in a file is let go of
+        """The study, checked to belong to these data, and the splits. A study in a file is closed
         afterwards."""
-        metric_of(self.scoring, self.refit)  # what is wrong with scorers is said first
+        metric_of(self.scoring, self.refit)  # raise errors about scorers first
         scorers_of(self.estimator, self.scoring)
         splits = fingerprint.splits_of(self, X, y, fingerprint.routed(self, params).split)
         name = fingerprint.name_of(self, X, y, splits, params)
-        with in_words_of_searches():
-            study = self._study if going_on and self.study is None else self._open(X, y, splits)
+        with translated_errors():
+            study = self._study if resumes and self.study is None else self._open(X, y, splits)
             try:
                 fingerprint.check_name(study.session.state.objective, name)
                 check_same(study.session.state.created, self._given())
@@ -221,7 +219,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         return open_study(self.study, **settings)
 
     def _given(self) -> Settings:
-        """What a study must have been made with to be gone on with."""
+        """The settings that a study must have to be continued."""
         low = self.min_resources
         return Settings(
             space=space_of(self.param_distributions),
@@ -239,7 +237,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             self._check_enough(X, self.max_resources)
             return whole("max_resources", self.max_resources)
         if self.resource != "n_samples":
-            raise InputError(f"max_resources is 'auto': say how large {self.resource!r} may get.")
+            raise InputError(f"max_resources is 'auto': give the largest {self.resource!r}.")
         return count(X)
 
     def _smallest(self, X: Any, y: Any, splits: Any) -> int:
@@ -253,7 +251,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
 
     def _check_enough(self, X: Any, wanted: float) -> None:
         if self.resource == "n_samples" and wanted > count(X):
-            raise InputError(f"there are {count(X)} samples, and max_resources would be {wanted}.")
+            raise InputError(f"there are {count(X)} samples, but max_resources would be {wanted}.")
 
     def _search(
         self,
@@ -265,21 +263,21 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         strategy: StrategyName,
         to: float,
     ) -> None:
-        """Run the study to its end, at `to`, and tell what it found."""
+        """Run the study until it is done with `to` resources, and set the attributes."""
         metric, resource = metric_of(self.scoring, self.refit), self._resource(study, X, y)
         named = partial(parameters_of, self.param_distributions)
         rounds = Rounds(self, study, resource, splits, metric, self.refit, strategy, to, named)
-        ending = partial(outcome, rounds, X, y, fingerprint.routed(self, params).fit)
+        finish = partial(outcome, rounds, X, y, fingerprint.routed(self, params).fit)
         self._study = study
         if study.done:
             study.deepen(strategy, to=to)
         if study.done:
-            # What scikit-learn's `fit` sets where there is something to evaluate.
+            # Scikit-learn's `fit` sets these if there is something to evaluate.
             self.n_splits_, self.multimetric_ = len(splits), metric != "score"
             self.scorer_ = scorers_of(self.estimator, self.scoring)
-            found = ending(None)
+            found = finish(None)
         else:
-            with self._searching(rounds, ending):
+            with self._prepared(rounds, finish):
                 super().fit(X, y, **params)
                 found = self._found
         for name in NAMES:
@@ -288,36 +286,36 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         self._asked = to
 
     def _resource(self, study: Study, X: Any, y: Any) -> Resource:
-        drawn = study.session.space.configspace
-        if self.resource in parameters_of(self.param_distributions, dict.fromkeys(drawn)):
-            raise InputError(f"{self.resource!r} is the resource: take it out of the space.")
-        folder = study.session.files / "models" / study.session.state.created.study
-        seed = study.session.state.created.seed
+        names = dict.fromkeys(study.space.configspace)
+        if self.resource in parameters_of(self.param_distributions, names):
+            raise InputError(f"{self.resource!r} is the resource: remove it from the space.")
+        folder = study.files / "models" / study.state.created.study
+        seed = study.state.created.seed
         return resource_of(self.resource, self.estimator, X, y, folder, seed)
 
     @contextmanager
-    def _searching(self, rounds: Rounds, ending: Any) -> Iterator[None]:
-        """While scikit-learn's own `fit` runs, it is given what evaluates a budget, splits that can
-        be asked for again, and no refit: what it has seen is not all that the study knows."""
-        instead = {"estimator": rounds.resource.estimator, "refit": False}
+    def _prepared(self, rounds: Rounds, finish: Any) -> Iterator[None]:
+        """Replace attributes while scikit-learn's `fit` runs: the estimator by one that accepts a
+        budget, a generator of splits by a list, and `refit` by False, because scikit-learn sees
+        only a part of the results."""
+        replaced = {"estimator": rounds.resource.estimator, "refit": False}
         if hasattr(self.cv, "__next__"):
-            instead["cv"] = rounds.splits
-        before = {name: getattr(self, name) for name in instead}
-        self.__dict__.update(instead, _rounds=rounds, _ending=ending)
+            replaced["cv"] = rounds.splits
+        before = {name: getattr(self, name) for name in replaced}
+        self.__dict__.update(replaced, _rounds=rounds, _finish=finish)
         try:
             yield
         finally:
             self.__dict__.update(before)
-            for name in ("_rounds", "_ending", "_found"):
+            for name in ("_rounds", "_finish", "_found"):
                 self.__dict__.pop(name, None)
 
     def _run_search(self, evaluate_candidates: Any, callback_ctx: Any = None) -> None:
-        """What scikit-learn's `fit` calls to evaluate candidates."""
+        """Called by scikit-learn's `fit` to evaluate candidates."""
         self._rounds.run(evaluate_candidates, callback_ctx)
-        self._found = self._ending(callback_ctx)
+        self._found = self._finish(callback_ctx)
 
     def _init_callback_context(self, **settings: Any) -> Any:
-        """What scikit-learn's `fit` calls to report: a search and, unless there is none, a refit
-        that it does not see."""
+        """Called by scikit-learn's `fit`, which does not know about the refit that follows."""
         settings["max_subtasks"] = 1 + (self._rounds.refit is not False)
         return super()._init_callback_context(**settings)

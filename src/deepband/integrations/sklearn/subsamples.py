@@ -1,4 +1,4 @@
-"""Some of the samples: nested subsets of training folds, and data cut to them."""
+"""Subsets of samples: nested subsets of training folds, and selecting them from data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sklearn.utils import get_tags
 
 
 class Subsampled:
-    """A splitter whose training folds hold their share of so many samples, out of all of them."""
+    """A splitter whose training folds are reduced to the share `samples` / `of`."""
 
     def __init__(self, splits: Any, samples: int, of: int, labels: Any, seed: int) -> None:
         self.splits, self.samples, self.of = splits, samples, of
@@ -26,35 +26,34 @@ class Subsampled:
 
 
 def nested(indices: Any, labels: Any, seed: int) -> Any:
-    """Samples in an order of which every beginning is a sample of them all, stratified where they
-    have labels."""
+    """Shuffle samples so that each prefix is a random subset, stratified if there are labels."""
     shuffled = np.random.RandomState(seed).permutation(indices)
     if labels is None:
         return shuffled
-    place = np.empty(len(shuffled))
+    rank = np.empty(len(shuffled))
     for label in np.unique(labels[shuffled]):
         among = np.flatnonzero(labels[shuffled] == label)
-        place[among] = (np.arange(len(among)) + 0.5) / len(among)
-    return shuffled[np.argsort(place, kind="stable")]
+        rank[among] = (np.arange(len(among)) + 0.5) / len(among)
+    return shuffled[np.argsort(rank, kind="stable")]
 
 
 def count(data: Any) -> int:
-    """How many samples data have."""
+    """The number of samples."""
     return int(data.shape[0]) if getattr(data, "shape", None) else len(data)
 
 
-def taken(data: Any, chosen: Any) -> Any:
-    """These samples of data of any kind that scikit-learn takes."""
+def select(data: Any, chosen: Any) -> Any:
+    """Select samples from data of any type that scikit-learn accepts."""
     if hasattr(data, "iloc"):
         return data.iloc[chosen]
     if hasattr(data, "shape"):
         return data[chosen]
-    return [data[place] for place in chosen]
+    return [data[index] for index in chosen]
 
 
-def taken_for(estimator: Any, X: Any, chosen: Any) -> Any:
-    """These samples of X; of a kernel or of distances between samples, their columns too."""
-    rows = taken(X, chosen)
+def select_for(estimator: Any, X: Any, chosen: Any) -> Any:
+    """Select samples from X, and the same columns if X holds a kernel or distances."""
+    rows = select(X, chosen)
     if not get_tags(estimator).input_tags.pairwise:
         return rows
     if hasattr(rows, "iloc"):
@@ -62,10 +61,10 @@ def taken_for(estimator: Any, X: Any, chosen: Any) -> Any:
     return (rows if hasattr(rows, "shape") else np.asarray(rows))[:, chosen]
 
 
-def taken_along(given: dict[str, Any], samples: int, chosen: Any) -> dict[str, Any]:
-    """Parameters of `fit`, with those that have a value a sample, such as weights, cut."""
+def select_parameters(given: dict[str, Any], samples: int, chosen: Any) -> dict[str, Any]:
+    """Parameters of `fit`, with samples selected from those that have one value per sample."""
     return {
-        name: taken(value, chosen) if _is_along(value, samples) else value
+        name: select(value, chosen) if _is_along(value, samples) else value
         for name, value in given.items()
     }
 

@@ -15,27 +15,27 @@ from deepband.errors import InputError, shown
 from deepband.integrations.sklearn.resources import Resource
 
 KEPT = ("split", "mean_", "std_")
-"""How the columns begin that are kept of each evaluation."""
+"""The prefixes of the columns that are stored with each evaluation."""
 
 
 class NotAnIndexError(InputError, TypeError):
-    """What a callable `refit` returned is not a whole number."""
+    """A callable `refit` returned something that is not a whole number."""
 
 
 class NoSuchRowError(InputError, IndexError):
-    """What a callable `refit` returned is not a row of `cv_results_`."""
+    """A callable `refit` returned a number that is not a row of `cv_results_`."""
 
 
 def kept_columns(results: dict[str, Any], row: int) -> dict[str, float]:
-    """One row of what scikit-learn measured."""
+    """One row of scikit-learn's results."""
     return {name: float(column[row]) for name, column in results.items() if name.startswith(KEPT)}
 
 
 def cv_results(
     evaluations: Iterable[Evaluation], resource: Resource, named: Callable[[Config], Config]
 ) -> dict[str, Any]:
-    """Every evaluation of all runs as a row, in the order in which one worker makes them. `named`
-    gives a config the names of the estimator's parameters."""
+    """One row per evaluation of all runs, in the order of a single worker. `named` converts a
+    config to the names of the estimator's parameters."""
     rows = sorted(evaluations, key=lambda each: (each.run, each.rung, each.bracket, each.index))
     params = [resource.shown(named(each.config), int(each.budget)) for each in rows]
     results: dict[str, Any] = {
@@ -55,7 +55,7 @@ def cv_results(
 
 
 def _parameter_columns(params: list[dict[str, Any]]) -> dict[str, Any]:
-    """A masked column a parameter: a config need not have it."""
+    """One column per parameter, masked where a config does not have it."""
     columns: dict[str, Any] = {}
     for name in dict.fromkeys(name for each in params for name in each):
         kind = _kind([each[name] for each in params if name in each])
@@ -68,13 +68,13 @@ def _parameter_columns(params: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _kind(values: list[Any]) -> Any:
-    """The type of a column: a number that holds all values where they are numbers."""
+    """The dtype of a column: numeric if all values are numbers."""
     is_numeric = {type(value) for value in values} <= {int, float, bool}
     return np.array(values).dtype if is_numeric else np.dtype(object)
 
 
 def _ranks(scores: Any) -> Any:
-    """1 for the best; those without a score share the last rank."""
+    """Ranks from 1 for the best; rows without a score share the last rank."""
     if np.isnan(scores).all():
         return np.ones(len(scores), dtype=np.int32)
     filled = np.nan_to_num(scores, nan=np.nanmin(scores) - 1)
@@ -82,8 +82,8 @@ def _ranks(scores: Any) -> Any:
 
 
 def best_row(results: dict[str, Any], metric: str) -> int | None:
-    """The best score of the highest resource on which anything has one; the first of equals. None
-    when nothing has a score."""
+    """The row with the best score on the highest resource that has one, as `study.best_at()`; the
+    first of equals. None if there is no score."""
     scores = results[f"mean_test_{metric}"]
     known = np.flatnonzero(~np.isnan(scores))
     if not len(known):
@@ -94,7 +94,7 @@ def best_row(results: dict[str, Any], metric: str) -> int | None:
 
 
 def chosen_row(results: dict[str, Any], refit: Callable[[dict[str, Any]], Any]) -> int:
-    """The row that a callable `refit` chooses."""
+    """The row that a callable `refit` returns."""
     chosen, rows = refit(results), len(results["params"])
     if isinstance(chosen, bool) or not isinstance(chosen, Integral):
         raise NotAnIndexError(
@@ -103,7 +103,7 @@ def chosen_row(results: dict[str, Any], refit: Callable[[dict[str, Any]], Any]) 
         )
     if not 0 <= int(chosen) < rows:
         raise NoSuchRowError(
-            f"best_index_ index out of range: refit returned {chosen}, and cv_results_ has {rows} "
-            "rows. Return the number of one of them."
+            f"best_index_ index out of range: refit returned {chosen}, but cv_results_ has {rows} "
+            "rows. Return the number of a row."
         )
     return int(chosen)

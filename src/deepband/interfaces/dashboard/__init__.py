@@ -1,1 +1,1 @@
-"""A live page of studies: it looks, and changes nothing."""
+"""The live dashboard: pages that show studies and never change them."""

@@ -1,4 +1,4 @@
-"""The pages and what they ask for. Everything is found by id, nothing by a path."""
+"""The routes of the dashboard. Studies are looked up by id, never by a path from a request."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ from deepband.interfaces.dashboard.evaluation_list import Query, listing
 from deepband.interfaces.dashboard.guard import Guard
 from deepband.interfaces.dashboard.watchlist import Watched, Watchlist
 
-SECONDS_BETWEEN = 1.0
-"""How long a page waits for what is new."""
-SECONDS_SILENT = 15.0
-"""After so long a word is sent, so that who went away is noticed."""
+POLL_SECONDS = 1.0
+KEEP_ALIVE_SECONDS = 15.0
+"""Something is sent at least this often, so that a closed connection is noticed."""
 STATIC = {
     "style.css": "text/css",
     "dom.js": "text/javascript",
@@ -55,8 +54,8 @@ def make_app(
     token: str | None = None,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> Guard:
-    """An application that shows the studies of a place to who calls it by one of these names, until
-    it is ending."""
+    """An application that shows a study or a folder of studies, and answers to these host names.
+    Open event streams end when `is_ending` returns True."""
     pages = Pages(Watchlist(place), is_ending)
     app = Starlette(
         routes=[
@@ -70,18 +69,18 @@ def make_app(
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
         ],
-        exception_handlers={DeepbandError: _complain},
+        exception_handlers={DeepbandError: _error},
     )
     return Guard(app, token)
 
 
-def _complain(_: Request, error: Exception) -> Response:
+def _error(_: Request, error: Exception) -> Response:
     status = 400 if isinstance(error, InputError) else 503
     return PlainTextResponse(printable(str(error)), status)
 
 
 def static(request: Request) -> Response:
-    """One of our own few files."""
+    """A script, the stylesheet or the icon."""
     name = request.path_params["name"]
     if name not in STATIC:
         raise HTTPException(404)
@@ -89,12 +88,12 @@ def static(request: Request) -> Response:
 
 
 class Pages:
-    """What is answered, of the studies of one place."""
+    """The responses of the dashboard."""
 
     def __init__(self, watchlist: Watchlist, is_ending: Callable[[], bool]) -> None:
         self._watchlist = watchlist
         self._is_ending = is_ending
-        loader = PackageLoader("deepband.interfaces.dashboard")
+        loader = PackageLoader(__package__)
         self._templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
         self._templates.filters["printable"] = lambda text: printable(str(text))
 
@@ -108,7 +107,7 @@ class Pages:
         return watched
 
     def studies(self, _: Request) -> Response:
-        """The list of studies, or the one that there is."""
+        """The list of studies, or a redirect if only one is served."""
         watched = self._watchlist.studies()
         if not self._watchlist.place.is_dir():
             return RedirectResponse(f"/studies/{watched[0].id}", 303)
@@ -116,19 +115,19 @@ class Pages:
         return self._page("studies.html", place=place, studies=[_listed(each) for each in watched])
 
     def study(self, request: Request) -> Response:
-        """The page of a study; what it shows comes by `events` and `evaluations`."""
+        """The page of a study, which loads its content from `events` and `evaluations`."""
         watched = self._find(request)
         many = self._watchlist.place.is_dir()
         return self._page("study.html", id=watched.id, name=watched.name, many=many)
 
     def evaluations(self, request: Request) -> Response:
-        """A page of the table."""
+        """One page of the table of evaluations."""
         query = Query.read(request.query_params)
         watched = self._find(request)
         return JSONResponse(watched.read(lambda state: listing(state, query)))
 
     def config(self, request: Request) -> Response:
-        """A config with what was decided about it, and what its workers printed."""
+        """A config, the decisions about it, and the output of its workers."""
         watched = self._find(request)
         place = request.path_params["bracket"], request.path_params["index"]
         found = watched.read(lambda state: config_page(state, *place))
@@ -138,7 +137,7 @@ class Pages:
         return self._page("config.html", id=watched.id, name=watched.name, outputs=outputs, **found)
 
     def events(self, request: Request) -> Response:
-        """The state of a study, now and whenever it changes."""
+        """A stream of the state of a study: now, and whenever it changes."""
         stream = self._changes(self._find(request))
         return StreamingResponse(stream, media_type="text/event-stream")
 
@@ -146,16 +145,16 @@ class Pages:
         last, silent = "", 0.0
         yield "retry: 2000\n\n"
         while not self._is_ending():
-            now = await run_in_threadpool(_now, watched)
-            silent += SECONDS_BETWEEN
-            if now != last or silent >= SECONDS_SILENT:
-                yield now if now != last else ": still here\n\n"
-                last, silent = now, 0.0
-            await asyncio.sleep(SECONDS_BETWEEN)
+            event = await run_in_threadpool(_event, watched)
+            silent += POLL_SECONDS
+            if event != last or silent >= KEEP_ALIVE_SECONDS:
+                yield event if event != last else ": keep-alive\n\n"
+                last, silent = event, 0.0
+            await asyncio.sleep(POLL_SECONDS)
 
 
-def _now(watched: Watched) -> str:
-    """A study as an event."""
+def _event(watched: Watched) -> str:
+    """The current state of a study, or why it cannot be read."""
     try:
         return f"event: overview\ndata: {watched.overview()}\n\n"
     except DeepbandError as error:
@@ -163,7 +162,7 @@ def _now(watched: Watched) -> str:
 
 
 def _listed(watched: Watched) -> dict[str, Any]:
-    """A study in a line of the list."""
+    """A row of the list of studies."""
     line: dict[str, Any] = {"id": watched.id, "name": watched.name, "trouble": None}
     try:
         found = watched.summary()

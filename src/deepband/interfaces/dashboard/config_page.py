@@ -1,4 +1,4 @@
-"""One config, with all that was decided about it."""
+"""The page of one config: its parameters, its evaluations and the decisions about it."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from deepband.core.state import State
 
 
 def config_page(state: State, bracket: int, index: int) -> dict[str, Any] | None:
-    """What the page of a config shows; None for one that is not drawn."""
+    """The values of the template; None if there is no such config."""
     if bracket >= len(state.progress) or index >= len(state.configs[bracket]):
         return None
     rungs = range(bracket, state.schedule.top + 1)
-    told = [results[index] for r in rungs if index in (results := state.results[bracket, r])]
-    known = not state.is_ahead(bracket, index)
+    cells = [state.results[bracket, rung] for rung in rungs]
+    verdicts = () if state.is_ahead(bracket, index) else explain(state, bracket, index)
     return {
         "bracket": bracket,
         "index": index,
         "config": state.configs[bracket][index].items(),
         "value_name": "value" if state.created.maximize else "loss",
-        "verdicts": [str(verdict) for verdict in explain(state, bracket, index)] if known else [],
-        "rows": [_row(state, each) for each in told],
+        "verdicts": list(map(str, verdicts)),
+        "rows": [_row(state, cell[index]) for cell in cells if index in cell],
     }
 
 
-def _row(state: State, told: JobFinished) -> dict[str, Any]:
+def _row(state: State, result: JobFinished) -> dict[str, Any]:
+    below = result.resumed_from
     return {
-        "rung": told.rung,
-        "budget": f"{state.run.budgets[told.rung]:.10g}",
-        "run": told.run,
-        "value": "failed" if told.loss is None else brief(state.value(told.loss)),
-        "seconds": "" if told.seconds is None else f"{told.seconds:.3g}",
-        "resumed_from": "the start" if told.resumed_from is None else f"rung {told.resumed_from}",
-        "metrics": [(name, brief(value)) for name, value in (told.metrics or {}).items()],
-        "error": told.error,
+        "rung": result.rung,
+        "budget": f"{state.run.budgets[result.rung]:.10g}",
+        "run": result.run,
+        "value": "failed" if result.loss is None else brief(state.value(result.loss)),
+        "seconds": "" if result.seconds is None else f"{result.seconds:.3g}",
+        "resumed_from": "the start" if below is None else f"rung {below}",
+        "metrics": [(name, brief(value)) for name, value in (result.metrics or {}).items()],
+        "error": result.error,
     }

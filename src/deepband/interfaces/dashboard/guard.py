@@ -1,9 +1,9 @@
-"""Who may ask what: checked before anything else sees a request.
+"""Access control, applied before any other code sees a request.
 
-A page that any site could reach through the browser of somebody who serves studies would tell them
-all. So the names that this server answers to are a fixed list (a foreign name that was made to lead
-here is refused), a request that says which page it came from must come from ours, nothing that
-changes anything exists, and on other than this machine's own addresses a token is asked for.
+A hostile web page could try to read studies through the browser of a user who serves them. So the
+server answers only to a fixed list of host names (against DNS rebinding), refuses requests that
+come from pages of another origin, offers nothing that changes anything, and asks for a token on
+addresses that other machines can reach.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ HEADERS = {
 
 
 class Guard:
-    """Refuses what is not a plain look from our own pages, and says on every answer what a browser
-    may do with it. Names of hosts are checked by Starlette's TrustedHostMiddleware."""
+    """Refuses requests that do not come from our own pages, and adds security headers to every
+    response. Starlette's TrustedHostMiddleware checks the host names."""
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self.app = app
         self.token = token
         self.digest = hashlib.sha256((token or "").encode()).hexdigest()
-        self.cookie = f"deepband-{self.digest[:8]}"  # one a server: cookies know no ports
+        self.cookie = f"deepband-{self.digest[:8]}"  # one per server: cookies ignore ports
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
-            return  # a websocket is left unanswered, which refuses it
+            return  # no answer refuses a websocket
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -58,22 +58,24 @@ class Guard:
         await (refused or self.app)(scope, receive, send_safely)
 
     def _login(self, scope: Scope) -> Response | None:
-        """None for who has shown the token. It comes with the first address; a cookie with its
-        digest then stands for it, so that it is not seen in the addresses that follow."""
+        """None if the request is authorised. The first URL carries the token; a cookie with its
+        digest replaces it, so that the token does not appear in later URLs."""
         if self.token is None:
             return None
         query = QueryParams(scope["query_string"])
         given = query.get("token")
         if given is not None and _same(given, self.token):
             rest = urlencode([(name, v) for name, v in query.multi_items() if name != "token"])
-            here = "/" + scope["path"].lstrip("/")  # never another host's
-            answer = RedirectResponse(f"{here}?{rest}" if rest else here, 303)
-            answer.set_cookie(self.cookie, self.digest, httponly=True, samesite="strict")
-            return answer
+            path = "/" + scope["path"].lstrip("/")  # "//host/" would lead to another host
+            response = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
+            response.set_cookie(self.cookie, self.digest, httponly=True, samesite="strict")
+            return response
         cookies = cookie_parser(Headers(scope=scope).get("cookie", ""))
         if given is None and _same(cookies.get(self.cookie, ""), self.digest):
             return None
-        return PlainTextResponse("The token is missing or wrong: open the address with it.", 403)
+        return PlainTextResponse(
+            "The token is missing or wrong: open the URL that contains it.", 403
+        )
 
 
 def _same(given: str, token: str) -> bool:
@@ -81,15 +83,15 @@ def _same(given: str, token: str) -> bool:
 
 
 def _refusal(scope: Scope) -> Response | None:
-    """An answer to what is refused whoever asks."""
+    """The response to a request that is refused with or without a token; None if it is not."""
     headers = Headers(scope=scope)
     if scope["method"] not in METHODS:
-        return PlainTextResponse("This server only shows.", 405, {"Allow": ", ".join(METHODS)})
+        return PlainTextResponse("This server is read-only.", 405, {"Allow": ", ".join(METHODS)})
     if len(scope.get("raw_path") or scope["path"]) > MOST_PATH:
-        return PlainTextResponse("The address is too long.", 414)
+        return PlainTextResponse("The URL is too long.", 414)
     if len(scope["query_string"]) > MOST_QUERY:
         return PlainTextResponse("The query is too long.", 414)
     origin = headers.get("origin")
     if origin is not None and origin != f"{scope['scheme']}://{headers.get('host', '')}":
-        return PlainTextResponse("Only pages of this server may ask.", 403)
+        return PlainTextResponse("Only pages of this server may send requests.", 403)
     return None

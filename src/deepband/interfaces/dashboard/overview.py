@@ -1,4 +1,4 @@
-"""A state as what the live page draws: plain values that JSON knows."""
+"""The data that the page of a study draws, as values that JSON can hold."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from deepband.core.schedule import as_number
 from deepband.core.state import State
 
 MOST_MARKS = 100
-"""A cell with more configs is drawn as a bar."""
+"""A cell with more configs than this is drawn as a bar."""
 MOST_CURVES = 100
 PROMOTED, FAILED, RUNNING = 1, 2, 4
 
 
 def overview(state: State, running: frozenset[JobKey]) -> dict[str, Any]:
-    """All that the page of a study shows, but for its table."""
+    """Everything that the page of a study shows, except for the table of evaluations."""
     cells = chart_data.cells(state)
     best = best_evaluation(state)
     return {
@@ -42,7 +42,7 @@ def overview(state: State, running: frozenset[JobKey]) -> dict[str, Any]:
 
 
 def _status(state: State, cells: list[chart_data.CellRow], running: int) -> dict[str, Any]:
-    """Where the current run stands, from the cells: cheaper than the whole of `report.status`."""
+    """The progress of the current run, computed from the cells: faster than `summary.status`."""
     run = state.run
     return {
         "run": run.number,
@@ -118,7 +118,7 @@ def _curves(state: State) -> list[dict[str, Any]]:
 
 
 def _quotes(state: State) -> list[dict[str, Any]]:
-    """What each way of deepening would cost; none while the run is not done."""
+    """The price of each way of deepening; empty until the run is done."""
     if not hyperband.is_done(state):
         return []
     quotes = [quote(state, *option) for option in hyperband.options(state)]

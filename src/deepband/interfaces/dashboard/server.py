@@ -1,4 +1,4 @@
-"""Serving pages: on this machine for anybody on it, elsewhere with a token only."""
+"""The web server of the dashboard. Without a token it serves this machine only."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from deepband.errors import DeepbandError, InputError
 ANY = ("0.0.0.0", "::")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 VARIABLE = "DEEPBAND_TOKEN"
-"""Where a token is looked for that is not given."""
-FEWEST = 16
-"""Characters of a token."""
+"""The environment variable that holds the token if no option gives it."""
+MIN_LENGTH = 16
+"""Characters of a token, at least."""
 
 
 def serve(
@@ -28,7 +28,7 @@ def serve(
     names: Sequence[str] = (),
     say: Callable[[str], object] = print,
 ) -> None:
-    """Show the studies of a place until interrupted. Port 0 takes one that is free."""
+    """Serve a study or a folder of studies until interrupted. Port 0 chooses a free one."""
     check_safe(host, token)
     try:
         import uvicorn
@@ -36,14 +36,14 @@ def serve(
         from deepband.interfaces.dashboard.app import make_app
     except ImportError as error:
         raise DeepbandError(
-            f"the live page needs {error.name}: pip install 'deepband[dashboard]'"
+            f"the dashboard needs {error.name}: pip install 'deepband[dashboard]'"
         ) from error
     server: uvicorn.Server
     app = make_app(place, host_names(host, names), token, lambda: server.should_exit)
     config = uvicorn.Config(
         app,
         log_level="warning",
-        access_log=False,  # it would hold the token
+        access_log=False,  # it would contain the token
         server_header=False,
         ws="none",
         timeout_graceful_shutdown=3,
@@ -57,7 +57,7 @@ def serve(
 
 
 def read_token(given: str | None, file: Path | None) -> str | None:
-    """The token that is given, or is in a file, or in the environment; None if there is none."""
+    """The token from an option, a file or the environment; None if there is none."""
     if given is not None and file is not None:
         raise InputError("give --token or --token-file, not both.")
     if file is None:
@@ -67,24 +67,24 @@ def read_token(given: str | None, file: Path | None) -> str | None:
     except (OSError, ValueError) as error:
         raise InputError(f"the token file {file} cannot be read: {error}.") from error
     if not token:
-        raise InputError(f"the token file {file} is empty: write a secret text into it.")
+        raise InputError(f"the token file {file} is empty: write a secret into it.")
     return token
 
 
 def check_safe(host: str, token: str | None) -> None:
-    """Refuse to show studies to a whole network by accident."""
-    if token is not None and len(token) < FEWEST:
-        raise InputError(f"the token has fewer than {FEWEST} characters: it could be guessed.")
+    """Raise if studies would be visible to a network without a token that is hard to guess."""
+    if token is not None and len(token) < MIN_LENGTH:
+        raise InputError(f"the token has fewer than {MIN_LENGTH} characters: it could be guessed.")
     if token is None and not is_local(host):
         raise InputError(
-            f"{host} can be reached from other machines, and whoever reaches it sees every config, "
-            f"result and worker output. Put a secret text into {VARIABLE} or a --token-file, or "
-            "leave --host out and come through an SSH tunnel."
+            f"other machines can reach {host}, and every visitor sees all configs, results and "
+            f"worker output. Put a secret into {VARIABLE} or a --token-file, or leave out --host "
+            "and use an SSH tunnel."
         )
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:
@@ -94,24 +94,24 @@ def is_local(host: str) -> bool:
 
 
 def host_names(host: str, more: Sequence[str] = ()) -> list[str]:
-    """The names that this server answers to: no wildcard, or a foreign name that leads here would
-    be one of them."""
+    """The host names that this server answers to. Wildcards are refused: they would allow DNS
+    rebinding."""
     names = {*LOCAL, host, *more}
     if not is_local(host):
         names |= {socket.gethostname(), socket.getfqdn(), *_addresses()}
     if any("*" in name for name in names):
-        raise InputError("a host name has a '*': give each name that the page is reached by.")
+        raise InputError("a host name contains '*': give each host name of this server.")
     names -= set(ANY)
     return sorted(f"[{name}]" if ":" in name else name for name in names)
 
 
 def _addresses() -> set[str]:
-    """Those of this machine, as far as it knows them."""
+    """The addresses of this machine, as far as they are known."""
     found: set[str] = set()
     with suppress(OSError):
         found |= {str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None)}
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outward:
-        outward.connect(("192.0.2.1", 9))  # sends nothing: it only chooses a way out
+        outward.connect(("192.0.2.1", 9))  # sends nothing: it only selects a route
         found.add(str(outward.getsockname()[0]))
     return found
 
@@ -122,4 +122,4 @@ def _listen(host: str, port: int) -> socket.socket:
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
         )
     except OSError as error:
-        raise InputError(f"{host} port {port} cannot be listened on: {error}.") from error
+        raise InputError(f"cannot listen on {host}, port {port}: {error}.") from error

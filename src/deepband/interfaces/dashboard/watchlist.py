@@ -1,4 +1,4 @@
-"""Studies that are watched: each keeps its state and takes in what is new."""
+"""The studies that the dashboard watches. Each keeps its state and reads only what is new."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from deepband.interfaces.dashboard.overview import overview
 from deepband.storage import SqliteStorage, state_of
 from deepband.storage.codec import Summary
 
-SECONDS_A_LOOK = 0.5
-"""A study is not looked at more often, however many ask."""
+SECONDS_PER_READ = 0.5
+"""A study file is not read more often than this, however many pages are open."""
 MOST_OUTPUT = 100_000
-"""Characters of what a worker printed that are shown; of more, the end is."""
+"""How many characters of a worker's output are shown, from its end."""
 
 Result = TypeVar("Result")
 
 
 class Watched:
-    """One study file, read only. Any thread may ask."""
+    """One study file, opened for reading. Its methods are thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,7 +39,7 @@ class Watched:
         self._state: State | None = None
         self._running: frozenset[JobKey] = frozenset()
         self._lock = Lock()
-        self._looked = 0.0
+        self._last_read = 0.0
         self._version = 0
         self._drawn = (-1, "{}")
 
@@ -51,35 +51,35 @@ class Watched:
         return self._storage.summary()
 
     def look(self) -> int:
-        """Take in what is new. Returns a number that grows whenever something is."""
+        """Read what is new. Returns a number that increases with every change."""
         with self._lock:
-            self._look()
+            self._refresh()
             return self._version
 
     def read(self, reader: Callable[[State], Result]) -> Result:
-        """What a function makes of the state, while that does not change."""
+        """Call a function with the state, which does not change meanwhile."""
         with self._lock:
-            return reader(self._look())
+            return reader(self._refresh())
 
     def overview(self) -> str:
-        """What the page of the study draws, as JSON; made once for all who look."""
+        """The data of the study page as JSON, computed once for all visitors."""
         with self._lock:
-            state = self._look()
+            state = self._refresh()
             if self._drawn[0] != self._version:
                 drawn = overview(state, self._running)
                 self._drawn = self._version, json.dumps(drawn, allow_nan=False)
             return self._drawn[1]
 
     def output(self, key: JobKey) -> str | None:
-        """The end of what the last attempt at a job printed; None when nothing is kept."""
+        """The end of the output of the last attempt at a job; None if none is kept."""
         with suppress(OSError), self._outbox.open_output(key) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - MOST_OUTPUT))
             return file.read(MOST_OUTPUT).decode(errors="replace")
         return None
 
-    def _look(self) -> State:
-        if self._state is not None and time.monotonic() - self._looked < SECONDS_A_LOOK:
+    def _refresh(self) -> State:
+        if self._state is not None and time.monotonic() - self._last_read < SECONDS_PER_READ:
             return self._state
         news = None if self._state is None else self._storage.news(self._state)
         if self._state is None or news is None:
@@ -89,7 +89,7 @@ class Watched:
         running = frozenset(job.key for job in self._outbox.running())
         self._version += running != self._running
         self._running = running
-        self._looked = time.monotonic()
+        self._last_read = time.monotonic()
         assert self._state is not None
         return self._state
 
@@ -97,7 +97,7 @@ class Watched:
         try:
             state.apply(news)
             self._version += 1
-        except Exception:  # it is half applied: only reading all of it helps
+        except Exception:  # the state is now half updated: read everything again
             self._load()
 
     def _load(self) -> None:
@@ -110,7 +110,7 @@ class Watched:
 
 
 class Watchlist:
-    """The studies that are shown: one file, or all `*.study` of a folder."""
+    """The studies that are shown: one file, or all `*.study` files in a folder."""
 
     def __init__(self, place: Path) -> None:
         if not os.path.exists(place):
@@ -122,18 +122,18 @@ class Watchlist:
             self._watched[self.place].look()
 
     def studies(self) -> list[Watched]:
-        """By name. New files of a folder are found, and those that are gone are forgotten."""
+        """The studies by name. A folder is listed again on every call."""
         paths = [self.place]
         if self.place.is_dir():
             found = self.place.glob("*.study")
             paths = sorted(path for path in found if path.is_file() and not path.is_symlink())
         watched: dict[Path, Watched] = {}
         for path in paths:
-            with suppress(StorageError):  # a name that nobody could open
+            with suppress(StorageError):  # a name that SQLite cannot open
                 watched[path] = self._watched.get(path) or Watched(path)
         self._watched = watched
         return list(watched.values())
 
     def find(self, identity: str) -> Watched | None:
-        """A study by its id."""
+        """The study with an id, if it is still there."""
         return next((each for each in self.studies() if each.id == identity), None)

@@ -1,11 +1,11 @@
-// Rungs by brackets: a square a config, coloured by the run that evaluated it there.
+// The table of brackets and rungs: one square per config, coloured by the run that evaluated it.
 
 import { apart, byId, drawn, element, shown } from "./dom.js";
 
 const PROMOTED = 1, FAILED = 2, RUNNING = 4;
 const WIDTH = 128, HEIGHT = 72;
 const RUN_COLOURS = 6;
-const seen = new Map(); // what each cell last showed
+const seen = new Map(); // the data that each cell shows
 
 export function drawBrackets(overview, study) {
   const table = byId("brackets");
@@ -49,7 +49,7 @@ function words(cell) {
   const lines = [`${shown(sum(cell.evaluated))} of ${shown(cell.configs)}`];
   const small = [];
   if (cell.failed) small.push(`${shown(cell.failed)} failed`);
-  if (cell.promoted) small.push(`${shown(cell.promoted)} went up →`);
+  if (cell.promoted) small.push(`${shown(cell.promoted)} promoted →`);
   return [...lines.map((line) => element("span", {}, line)),
     ...small.map((line) => element("small", {}, line))];
 }
@@ -77,9 +77,9 @@ function classOf(run, flags) {
 }
 
 function nameOf(run, flags) {
-  if (run === null) return flags & RUNNING ? "is running" : "waits";
+  if (run === null) return flags & RUNNING ? "running" : "waiting";
   const how = flags & FAILED ? "failed" : "evaluated";
-  return `${how} in run ${run}${flags & PROMOTED ? ", went up" : ""}`;
+  return `${how} in run ${run}${flags & PROMOTED ? ", promoted" : ""}`;
 }
 
 function bar(cell) {
@@ -101,8 +101,8 @@ function drawLegend(overview) {
     const strategy = run.strategy ? `, ${run.strategy}` : "";
     return [`mark promoted run${run.run % RUN_COLOURS}`, `run ${run.run} (max_budget ${shown(run.max_budget)}${strategy})`];
   });
-  entries.push(["mark run0", "paler: stayed below"], ["mark wait", "waits"],
-    ["mark running", "is running"], ["mark failed", "failed"]);
+  entries.push(["mark run0", "paler: not promoted"], ["mark wait", "waiting"],
+    ["mark running", "running"], ["mark failed", "failed"]);
   const now = JSON.stringify(entries);
   if (seen.get("legend") === now) return;
   seen.set("legend", now);

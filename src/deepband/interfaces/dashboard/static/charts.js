@@ -1,4 +1,4 @@
-// Two charts: the incumbent against the budget spent, and configs on their way up.
+// Two charts: the best loss against the budget spent, and losses from rung to rung.
 
 import { byId, drawn, element, shown } from "./dom.js";
 
@@ -6,7 +6,7 @@ const HEIGHT = 280, LEFT = 62, RIGHT = 14, TOP = 14, BOTTOM = 42;
 
 export function drawIncumbent(overview) {
   const found = overview.incumbent;
-  const stairs = (which, end) => {
+  const staircase = (which, end) => {
     const steps = found.steps.map((step) => [step[which], step[2]]);
     if (!steps.length) return [];
     const points = [steps[0]];
@@ -15,14 +15,14 @@ export function drawIncumbent(overview) {
   };
   chart(byId("incumbent"), {
     lines: [
-      { points: stairs(0, found.spent), kind: "first bold" },
-      { points: stairs(1, found.spent_resumed), kind: "first dashed" },
+      { points: staircase(0, found.spent), kind: "first bold" },
+      { points: staircase(1, found.spent_resumed), kind: "first dashed" },
     ],
     flags: found.deepenings.map(([spent, budget]) => [spent, `to ${shown(budget)}`]),
     x: "budget spent by all runs",
-    y: `best ${overview.maximize ? "value" : "loss"}`,
-    caption: "Solid: every evaluation pays its whole budget. Dashed: training goes on from the rung below.",
-    says: found.steps.length ? `The best is ${shown(found.steps.at(-1)[2])} after ${shown(found.spent)}.` : "",
+    y: `best ${overview.maximize ? "value" : "loss"} on any budget`,
+    caption: "Solid: each evaluation costs its whole budget. Dashed: training continues from the rung below.",
+    summary: found.steps.length ? `The best is ${shown(found.steps.at(-1)[2])} after ${shown(found.spent)}.` : "",
   });
 }
 
@@ -34,15 +34,15 @@ export function drawCurves(overview) {
     lines, log: true, ticks: budgets, flags: [],
     x: "budget of the evaluation",
     y: overview.maximize ? "value" : "loss",
-    caption: "A line a config; the blue ones were promoted. At most a hundred, those that went highest.",
-    says: `${lines.length} configs.`,
+    caption: "One line per config, at most a hundred: those that reached the highest rungs. Blue: promoted.",
+    summary: `${lines.length} configs.`,
   });
 }
 
 function chart(figure, what) {
   const points = what.lines.flatMap((line) => line.points);
   if (!points.length) {
-    figure.replaceChildren(element("p", { class: "muted" }, "Nothing has a finite loss yet."));
+    figure.replaceChildren(element("p", { class: "muted" }, "No evaluation has a finite loss yet."));
     return;
   }
   const width = Math.max(280, figure.clientWidth || 560);
@@ -50,7 +50,7 @@ function chart(figure, what) {
   const up = scale(extent(points.map((p) => p[1])), HEIGHT - BOTTOM, TOP, false);
   const image = drawn("svg", {
     viewBox: `0 0 ${width} ${HEIGHT}`, height: HEIGHT, role: "img",
-    "aria-label": `${what.y} against ${what.x}. ${what.says}`,
+    "aria-label": `${what.y} against ${what.x}. ${what.summary}`,
   });
   image.append(...axes(across, up, width, what));
   for (const [at, text] of what.flags) image.append(...flag(across(at), text));

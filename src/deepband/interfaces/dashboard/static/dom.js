@@ -1,4 +1,4 @@
-// Elements with text in them. Text is only ever text: nothing here reads markup.
+// Creating elements. Text is always inserted as text, never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -22,7 +22,7 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-// A user's text keeps its own direction of writing.
+// Isolates the writing direction of a user's text.
 export function apart(text) {
   return element("bdi", {}, text);
 }

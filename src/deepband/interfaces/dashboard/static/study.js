@@ -1,11 +1,11 @@
-// The page of a study: what comes from the server is drawn, again whenever it changes.
+// The page of a study: draws the state that the server sends, again whenever it changes.
 
 import { drawBrackets } from "./brackets.js";
 import { drawCurves, drawIncumbent } from "./charts.js";
 import { apart, byId, element, shown } from "./dom.js";
 import { Table } from "./table.js";
 
-const TABLE_PAUSE = 2000; // milliseconds between looks at the table while a study runs
+const TABLE_PAUSE = 2000; // milliseconds between updates of the table while a study runs
 const study = document.body.dataset.study;
 const table = new Table(study);
 let latest = null;
@@ -25,7 +25,7 @@ function drawState({ status, objective }) {
 
 function drawBest({ best, maximize }) {
   if (best === null) {
-    byId("best").replaceChildren(element("p", { class: "muted" }, "Nothing has a finite loss yet."));
+    byId("best").replaceChildren(element("p", { class: "muted" }, "No evaluation has a finite loss yet."));
     return;
   }
   const link = element("a", { href: `/studies/${study}/configs/${best.bracket}/${best.index}` },
@@ -33,13 +33,13 @@ function drawBest({ best, maximize }) {
   const pairs = best.config.map(([name, value]) =>
     element("div", {}, element("dt", {}, apart(name)), element("dd", {}, apart(value))));
   byId("best").replaceChildren(
-    element("p", {}, `${maximize ? "value" : "loss"} ${shown(best.value)} with budget ${shown(best.budget)}: `, link),
+    element("p", {}, `${maximize ? "largest value" : "smallest loss"} ${shown(best.value)}, with budget ${shown(best.budget)}: `, link),
     element("dl", { class: "config" }, ...pairs));
 }
 
 function drawQuotes({ quotes, status }) {
   if (!quotes.length) {
-    const why = status.done ? "No larger budget can be had." : "Known when the run is done.";
+    const why = status.done ? "No larger budget is possible." : "Available when the run is done.";
     byId("quotes").replaceChildren(element("p", { class: "muted" }, why));
     return;
   }
@@ -62,15 +62,15 @@ function draw(overview) {
   tableTimer ??= setTimeout(() => { tableTimer = null; table.load(); }, table.asked ? TABLE_PAUSE : 0);
 }
 
-function complain(text) {
+function reportError(text) {
   byId("trouble").textContent = text;
   byId("trouble").hidden = false;
 }
 
 const events = new EventSource(`/studies/${study}/events`);
 events.addEventListener("overview", (event) => draw(JSON.parse(event.data)));
-events.addEventListener("trouble", (event) => complain(JSON.parse(event.data)));
-events.addEventListener("error", () => complain("The server does not answer. What you see may be old."));
+events.addEventListener("trouble", (event) => reportError(JSON.parse(event.data)));
+events.addEventListener("error", () => reportError("The server does not answer. This page may be out of date."));
 addEventListener("pagehide", () => events.close());
 addEventListener("resize", () => {
   if (latest) { drawIncumbent(latest); drawCurves(latest); }

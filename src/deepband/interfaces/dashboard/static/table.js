@@ -1,4 +1,4 @@
-// The table of evaluations: the server sorts, filters and cuts pages; this asks and shows.
+// The table of evaluations. The server filters, sorts and pages; this requests and shows rows.
 
 import { apart, byId, element, shown } from "./dom.js";
 
@@ -75,7 +75,7 @@ export class Table {
       byId("count").textContent = "The server does not answer.";
       return;
     }
-    if (asked !== this.asked) return; // a later one is under way
+    if (asked !== this.asked) return; // a later request is pending
     if (!answer.ok) {
       byId("count").textContent = await answer.text();
       return;
@@ -96,7 +96,7 @@ export class Table {
     this.body(table.tBodies[0], found.rows);
   }
 
-  // Rows that are the same stay, so that who is reading them or moving through them is not disturbed.
+  // Unchanged rows stay, so that focus and selection are kept.
   body(body, rows) {
     const now = JSON.stringify(rows);
     if (this.shownBody === now) return;
