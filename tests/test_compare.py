@@ -41,7 +41,7 @@ from deepband.records import Evaluation
 from deepband.samplers import SAMPLERS, Uniform
 from deepband.schedule import Schedule
 from deepband.space import Space
-from surrogates import data, needs_data
+from surrogates import data, needs_published_data, published_data
 
 ROOT = Path(__file__).parents[1]
 FULL = float(Schedule.of(3, 1, 27).cost_resumed)
@@ -71,17 +71,16 @@ def test_what_was_looked_at_is_for_tuning_only() -> None:
         assert len({*REPORTING[name]}) == 2 * len({*TUNING[name]}) == 16
 
 
-@needs_data
+@needs_published_data
 @pytest.mark.parametrize("which", INSTANCES)
 def test_every_data_set_is_there(which: str) -> None:
     for name, listed in INSTANCES[which].items():
-        assert {*listed} <= {*read_scenario(data(), name).instances}
+        assert {*listed} <= {*read_scenario(published_data(), name).instances}
 
 
 # What is charged
 
 
-@needs_data
 def test_training_is_continued_within_a_training_only() -> None:
     ledger = Ledger(task(), full_runs=10 / FULL)
     (config,) = Uniform().draw(task().space, (), 0, [0], 0)
@@ -95,7 +94,6 @@ def test_training_is_continued_within_a_training_only() -> None:
     assert ledger.spent == 6
 
 
-@needs_data
 def test_the_incumbent_is_the_best_on_the_largest_budget() -> None:
     ledger = Ledger(task())
     configs = Uniform().draw(task().space, (), 0, range(30), 0)
@@ -108,7 +106,6 @@ def test_the_incumbent_is_the_best_on_the_largest_budget() -> None:
             assert ledger.steps[-1][1:] == (budget, configs[best])
 
 
-@needs_data
 def test_a_full_run_costs_one() -> None:
     assert task().full_run == FULL == 357
     assert played("once").spent == FULL
@@ -124,7 +121,6 @@ def test_a_full_run_costs_one() -> None:
 PLAYED = [name for name in METHODS if name != "smac"]
 
 
-@needs_data
 @pytest.mark.parametrize("name", PLAYED)
 def test_a_method_spends_what_it_may_and_is_the_same_again(name: str) -> None:
     first, again = (played(name, scenario="rbv2_xgboost", max_budget=9) for _ in range(2))
@@ -136,7 +132,6 @@ def test_a_method_spends_what_it_may_and_is_the_same_again(name: str) -> None:
         assert 3.8 * first.task.full_run <= first.spent <= 4 * first.task.full_run
 
 
-@needs_data
 @pytest.mark.heavy
 def test_smac_plays_in_an_environment_of_its_own() -> None:
     ledger = played("smac", max_budget=9)
@@ -151,7 +146,6 @@ def test_every_method_stands_in_one_table() -> None:
     assert panels(["once"]) == {}
 
 
-@needs_data
 def test_a_guess_that_is_too_small_is_made_first() -> None:
     first = played("once-9")
     for name in ("uniform-9", "frugal-9", "pasha"):
@@ -160,7 +154,6 @@ def test_a_guess_that_is_too_small_is_made_first() -> None:
         assert other.spent > first.spent
 
 
-@needs_data
 def test_studies_that_follow_see_what_was_found_before() -> None:
     """By a sampler of `SAMPLERS` that notes what it is shown."""
     shown: list[Sequence[Evaluation]] = []
@@ -241,7 +234,6 @@ def test_a_rule_is_a_method() -> None:
     assert (study.max_budget, study.done) == (27, True)
 
 
-@needs_data
 @pytest.mark.parametrize("scenario", TUNING)
 def test_optuna_suggests_whole_configs(scenario: str) -> None:
     space = task(scenario).space
@@ -377,7 +369,6 @@ def compare(out: Path, *more: str) -> Result:
 
 
 @pytest.mark.heavy
-@needs_data
 def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
     out, other = tmp_path / "out", tmp_path / "other"
     first = compare(out, "--methods", "uniform,once")
@@ -395,7 +386,6 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@needs_data
 def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
     made = compare(tmp_path, "--full-runs", "1", "--methods", "uniform,de")
     assert made.exit_code == 0, made.output
@@ -405,7 +395,6 @@ def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
     assert page.count("one full run spent") == page.count("###") == 1
 
 
-@needs_data
 def test_settings_that_make_no_sense(tmp_path: Path) -> None:
     for given, message in (
         ({"seeds": 0}, "seeds is 0"),

@@ -34,30 +34,36 @@ from deepband.schedule import Schedule
 from deepband.space import Space
 from deepband.strategies import StrategyName
 from driving import wait_until
-from surrogates import DATA, data, needs_data
+from surrogates import data, needs_published_data, published_data
+from tiny_yahpo import INSTANCES
 
 SLICE = Path(__file__).with_name("paper_slice.json")
 SEEDS = 3
 
 
 @cache
-def draws(name: str) -> Draws:
-    return Draws(Scenario(data(), name))
+def draws(name: str, folder: Path | None = None) -> Draws:
+    return Draws(Scenario(folder or data(), name))
 
 
-def slice_of_the_study() -> Iterator[Row]:
-    """A data set of each scenario with few seeds."""
+@cache
+def slice_of_the_study(folder: Path) -> list[Row]:
+    """A data set of each scenario with few seeds, sorted."""
+    return sorted(_slice_of_the_study(folder))
+
+
+def _slice_of_the_study(folder: Path) -> Iterator[Row]:
     for name in SCENARIOS:
-        instance = draws(name).scenario.instances[-1]
+        drawn = draws(name, folder)
         for eta in (2, 3):
-            yield from walk(
-                draws(name), instance, eta, paper_courses(name, eta), range(SEEDS), every_step=False
-            )
+            courses = paper_courses(name, eta)
+            instance = drawn.scenario.instances[-1]
+            yield from walk(drawn, instance, eta, courses, range(SEEDS), every_step=False)
 
 
-@needs_data
+@needs_published_data
 def test_a_slice_of_the_study_is_as_stored() -> None:
-    found = sorted(slice_of_the_study())
+    found = slice_of_the_study(published_data())
     kept = [Row(*row) for row in json.loads(SLICE.read_text())]
     assert len(found) == len(kept) == len(SCENARIOS) * 2 * SEEDS * len(METHODS)
     for ours, theirs in zip(found, kept, strict=True):
@@ -68,7 +74,6 @@ def test_a_slice_of_the_study_is_as_stored() -> None:
         assert (ours.accuracy_top, ours.accuracy_any) == pytest.approx((top, best), abs=1e-5)
 
 
-@needs_data
 @pytest.mark.parametrize("eta", [2, 3])
 @pytest.mark.parametrize("name", ["lcbench", "rbv2_ranger"])
 def test_every_method_does_what_its_definition_says(name: str, eta: int) -> None:
@@ -105,10 +110,9 @@ def test_every_method_does_what_its_definition_says(name: str, eta: int) -> None
         assert row.accuracy_any == -min(loss(b, i, k) for b, k, i in told)
 
 
-@needs_data
 def test_costs_that_are_the_same_in_every_run() -> None:
     """1500 and 890.67 units for IH-HB at R = 16, 1128 and 752 for efficient deepening."""
-    for row in slice_of_the_study():
+    for row in slice_of_the_study(data()):
         if row.scenario != "nb301":
             exact = {(IH, 2): 1500.0, (IH, 3): 2672 / 3}
             exact |= {("efficient", 2): 1128.0, ("efficient", 3): 752.0}
@@ -116,9 +120,8 @@ def test_costs_that_are_the_same_in_every_run() -> None:
                 assert row.budget == exact[row.method, row.eta]
 
 
-@needs_data
 def test_discarding_returns_what_a_rerun_returns() -> None:
-    rows = list(slice_of_the_study())
+    rows = slice_of_the_study(data())
     reruns = {row[:4]: row.accuracy_top for row in rows if row.method == IH}
     ours = {row[:4]: row.accuracy_top for row in rows if row.method == "discarding"}
     assert ours == reruns
@@ -247,12 +250,15 @@ def test_every_figure_is_drawn(tmp_path: Path) -> None:
 # The command
 
 
+PARTS = 2 * (len(INSTANCES["lcbench"]) + 1)
+"""Parts of the results that `command` writes: one per data set and eta."""
+
+
 def command(out: Path, *more: str) -> list[str]:
     given = ["paper", "--data", str(data()), "--out", str(out), "--scenario", "lcbench"]
     return [*given, "--scenario", "nb301", "--seeds", "1", *more]
 
 
-@needs_data
 def test_killed_and_run_again_the_results_are_the_same(tmp_path: Path) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     assert CliRunner().invoke(main, command(undisturbed, "--workers", "1")).exit_code == 0
@@ -266,11 +272,11 @@ def test_killed_and_run_again_the_results_are_the_same(tmp_path: Path) -> None:
     process.wait()
     wait_until(lambda: not is_alive(process.pid))  # the workers end with their driver
     done = {part: part.stat().st_mtime_ns for part in parts(killed)}
-    assert 5 <= len(done) < 70
+    assert 5 <= len(done) < PARTS
     assert not (killed / "results.parquet").exists()
     again = CliRunner().invoke(main, command(killed, "--workers", "2"))
     assert again.exit_code == 0, again.output
-    assert f"{len(done)} of 70 parts" in again.output
+    assert f"{len(done)} of {PARTS} parts" in again.output
     assert {part: part.stat().st_mtime_ns for part in done} == done
     for name in ("results.parquet", "settings.json", "tables.md"):
         assert (killed / name).read_bytes() == (undisturbed / name).read_bytes()
@@ -288,7 +294,6 @@ def is_alive(session: int) -> bool:
     return True
 
 
-@needs_data
 @pytest.mark.parametrize("times", [1, 2])
 def test_interrupted_it_stops_and_says_how_to_go_on(times: int, tmp_path: Path) -> None:
     process = subprocess.Popen(
@@ -309,7 +314,6 @@ def test_interrupted_it_stops_and_says_how_to_go_on(times: int, tmp_path: Path) 
         assert errors == "Interrupted. What is done is kept: run it again to go on.\n"
 
 
-@needs_data
 def test_a_part_that_is_not_whole_is_made_again(tmp_path: Path) -> None:
     settings = Settings(data(), scenarios=("nb301",), etas=(2,), seeds=1)
     folder = Folder.prepare(tmp_path / "out", settings)
@@ -327,7 +331,6 @@ def test_a_part_that_is_not_whole_is_made_again(tmp_path: Path) -> None:
     assert not folder.has(unit._replace(eta=3))
 
 
-@needs_data
 def test_results_of_different_settings_are_not_mixed(tmp_path: Path) -> None:
     def settings(seeds: int) -> Settings:
         return Settings(data(), scenarios=("nb301",), seeds=seeds)
@@ -342,7 +345,6 @@ def test_results_of_different_settings_are_not_mixed(tmp_path: Path) -> None:
         Folder.prepare(tmp_path / "mine", settings(1))
 
 
-@needs_data
 def test_beyond_the_paper(tmp_path: Path) -> None:
     """All steps of a course and all jumps: efficient deepening never costs more than knowing."""
     out = tmp_path / "out"
@@ -375,20 +377,19 @@ def test_beyond_the_paper(tmp_path: Path) -> None:
         (["--data", ".", "--workers", "0"], "workers is 0"),
         (["--data", ".", "--seeds", "0"], "seeds is 0"),
         (["--data", ".", "--eta", "1"], "eta is 1"),
-        pytest.param(
-            ["--data", str(DATA), "--eta", "4"], "ends at 52", marks=needs_data, id="beyond 52"
-        ),
+        (["--data", "{tiny}", "--eta", "4"], "ends at 52"),
         (["--data", ".", "--scenario", "iaml"], "'iaml' is not one of"),
     ],
 )
 def test_wrong_usage(given: list[str], why: str, tmp_path: Path) -> None:
     result = CliRunner(env={"YAHPO_DATA": ""}).invoke(
-        main, ["paper", "--out", str(tmp_path / "out"), *given]
+        main,
+        ["paper", "--out", str(tmp_path / "out"), *(each.format(tiny=data()) for each in given)],
     )
     assert result.exit_code == 2
     assert why in result.output
 
 
 if __name__ == "__main__":  # after a change that is meant to change results
-    rows = ",\n".join(json.dumps(row) for row in sorted(slice_of_the_study()))
+    rows = ",\n".join(json.dumps(row) for row in slice_of_the_study(published_data()))
     SLICE.write_text(f"[\n{rows}\n]\n")
