@@ -1,4 +1,4 @@
-"""Draws where configs fall, for docs/samplers.md: `python docs/make_samplers.py`."""
+"""Draws where configs fall, for docs/explanation/samplers.md: `python docs/make_samplers.py`."""
 
 from __future__ import annotations
 

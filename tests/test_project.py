@@ -18,6 +18,8 @@ from deepband import facts
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "deepband"
+API = ROOT / "docs" / "reference" / "api.md"
+GUARANTEES = ROOT / "docs" / "reference" / "guarantees.md"
 
 LAYERS = [
     {"errors", "content", "tagged_json"},
@@ -144,12 +146,12 @@ def is_documentable(member: object) -> bool:
 def test_public_names_are_documented(name: str) -> None:
     thing = getattr(deepband, name)
     assert thing.__doc__
-    assert re.search(rf":: deepband\.{name}(\(\))?\n", (ROOT / "docs" / "api.md").read_text())
+    assert re.search(rf":: deepband\.{name}(\(\))?\n", API.read_text())
     assert [member for member, value in public_members(thing) if not value.__doc__] == []
 
 
 def test_integrations_are_documented() -> None:
-    text = (ROOT / "docs" / "api.md").read_text()
+    text = API.read_text()
     folder = SOURCE / "integrations"
     for path in [*folder.glob("[a-z]*.py"), *folder.glob("*/__init__.py")]:
         parts = path.relative_to(ROOT / "src").with_suffix("").parts
@@ -160,7 +162,7 @@ def test_integrations_are_documented() -> None:
 
 
 def test_facts_are_documented() -> None:
-    text = (ROOT / "docs" / "api.md").read_text()
+    text = API.read_text()
     notes = typing.get_args(facts.Note)
     for fact in set(typing.get_args(facts.Fact)) - set(notes):
         assert f":: deepband.facts.{fact.__name__}\n" in text
@@ -169,7 +171,7 @@ def test_facts_are_documented() -> None:
 def test_the_prices_in_the_docs_are_those_of_quotes() -> None:
     rows = re.findall(
         r"^\| (\d) \| (\d+) to (\d+) \| (\d+) % \| (\d+) % \| (\d+) % \| (\d+) % \|$",
-        (ROOT / "docs" / "deepening.md").read_text(),
+        (ROOT / "docs" / "explanation" / "deepening.md").read_text(),
         re.MULTILINE,
     )
     assert len(rows) == 6
@@ -182,7 +184,7 @@ def test_the_prices_in_the_docs_are_those_of_quotes() -> None:
 
 
 def test_the_tests_that_the_docs_name_exist() -> None:
-    named = re.findall(r"`(test_\w+\.py)::(\w+)`", (ROOT / "docs" / "guarantees.md").read_text())
+    named = re.findall(r"`(test_\w+\.py)::(\w+)`", GUARANTEES.read_text())
     assert len(named) > 20
     for file, test in named:
         assert f"def {test}(" in (ROOT / "tests" / file).read_text(), f"{file}::{test}"
@@ -210,7 +212,7 @@ ELSEWHERE = {"clusters.md", "trackers.md", "recipes.md"}
 
 
 def pages_with_code() -> list[Path]:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [page for page in pages if "```python" in page.read_text() if page.name not in ELSEWHERE]
 
 
@@ -240,7 +242,7 @@ def test_the_page_on_advice_shows_what_its_code_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    page = ROOT / "docs" / "advice.md"
+    page = ROOT / "docs" / "how-to" / "advice.md"
     run_code_of(page)
     *advice, reached = capsys.readouterr().out.splitlines()
     assert "\n".join(f"    {line}" for line in advice) in page.read_text()
@@ -251,7 +253,7 @@ def test_the_page_on_schedules_shows_the_losses_that_its_code_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    page = ROOT / "docs" / "schedules.md"
+    page = ROOT / "docs" / "how-to" / "schedules.md"
     run_code_of(page)
     printed = capsys.readouterr().out.splitlines()
     losses = [line for line in printed if line.startswith("learning rate")]
