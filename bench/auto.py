@@ -35,13 +35,14 @@ import numpy as np
 import deepband
 from deepband import Advice, Study
 from deepband.advice import FEWEST, LEAST_GAIN, decide, look
+from deepband.benchmarks.benchmark import Problem
 from deepband.benchmarks.paper.courses import Draws
-from deepband.benchmarks.yahpo import Problem, Scenario
+from deepband.benchmarks.yahpo import Scenario
 from deepband.improving import Losses, losses_by_rung, noise
 from deepband.samplers import Uniform
 
 if TYPE_CHECKING:
-    from deepband.benchmarks.yahpo import Floats
+    from deepband.benchmarks.benchmark import Floats
 
 DATA = Path(os.environ.get("YAHPO_DATA") or "../shared/yahpo_data")
 TUNING = {

@@ -16,25 +16,27 @@ from click.testing import CliRunner, Result
 import deepband
 from deepband import InputError
 from deepband.benchmarks.compare import methods
-from deepband.benchmarks.compare.comparing import (
-    against_peers,
-    endings,
-    holm,
-    standings,
-)
-from deepband.benchmarks.compare.curves import Band, Curves
-from deepband.benchmarks.compare.deciding import RULES, ranks_differ
-from deepband.benchmarks.compare.drawing import draw_curves, panels
-from deepband.benchmarks.compare.instances import INSTANCES, REPORTING, TUNING
+from deepband.benchmarks.compare.anytime_plot import draw_curves, panels
+from deepband.benchmarks.compare.curves import Curves
+from deepband.benchmarks.compare.deepening_rules import RULES, ranks_differ
 from deepband.benchmarks.compare.ledger import Ledger, SpentError, Task
+from deepband.benchmarks.compare.method_comparison import MethodComparison, seed_of
 from deepband.benchmarks.compare.methods import METHODS, PEERS, RIGHT, SMALL, play
-from deepband.benchmarks.compare.ours import APART, Ours, Remembering, step_by_step, while_told
+from deepband.benchmarks.compare.own_methods import (
+    APART,
+    OwnMethod,
+    SamplerWithHistory,
+    deepen_by_rule,
+    deepen_preserving,
+)
 from deepband.benchmarks.compare.peers import SMAC_PYTHON, suggested
 from deepband.benchmarks.compare.references import Reference
-from deepband.benchmarks.compare.settings import Settings, seed_of
-from deepband.benchmarks.compare.tables import report
-from deepband.benchmarks.paper.results import read_columns
-from deepband.benchmarks.paper.settings import read_scenario
+from deepband.benchmarks.compare.standing_tables import report
+from deepband.benchmarks.compare.standings import against_peers, endings, standings
+from deepband.benchmarks.result_files import read_columns
+from deepband.benchmarks.statistics import Band, holm
+from deepband.benchmarks.suites import read_benchmark
+from deepband.benchmarks.yahpo_instances import INSTANCES, REPORTING, TUNING
 from deepband.cli import main
 from deepband.facts import Config
 from deepband.records import Evaluation
@@ -49,7 +51,7 @@ FULL = float(Schedule.of(3, 1, 27).cost_resumed)
 
 @cache
 def task(scenario: str = "lcbench", max_budget: int = 27) -> Task:
-    read = read_scenario(data(), scenario)
+    read = read_benchmark(data(), scenario)
     return Task(read.problem(TUNING[scenario][0]), Space(read.space), max_budget)
 
 
@@ -75,7 +77,7 @@ def test_what_was_looked_at_is_for_tuning_only() -> None:
 @pytest.mark.parametrize("which", INSTANCES)
 def test_every_data_set_is_there(which: str) -> None:
     for name, listed in INSTANCES[which].items():
-        assert {*listed} <= {*read_scenario(published_data(), name).instances}
+        assert {*listed} <= {*read_benchmark(published_data(), name).instances}
 
 
 # What is charged
@@ -177,13 +179,13 @@ def test_studies_that_follow_see_what_was_found_before() -> None:
     known = list(study.evaluations)
     apart = [each._replace(index=each.index + APART) for each in known]
     shown.clear()
-    open_with(Remembering(Noting(), apart), seed=2)
+    open_with(SamplerWithHistory(Noting(), apart), seed=2)
     for observations in shown:
         assert {each[:3] for each in apart} <= {each[:3] for each in observations}
         keys = [each[:3] for each in observations]
         assert keys == sorted(set(keys))
     with pytest.raises(SpentError):
-        Ours("de")(ledger, 1)
+        OwnMethod("de")(ledger, 1)
     assert ledger.spent == ledger.limit
 
 
@@ -228,9 +230,9 @@ def test_a_rule_is_a_method() -> None:
         study.optimize(lambda config, budget: config["x"])
 
     run(study)
-    while_told(rule)(study, 2, run)
+    deepen_by_rule(rule)(study, 2, run)
     assert (asked, study.max_budget) == ([3, 9], 9)
-    step_by_step(study, 1, run)
+    deepen_preserving(study, 1, run)
     assert (study.max_budget, study.done) == (27, True)
 
 
@@ -349,8 +351,8 @@ def test_the_page_says_where_a_peer_is_better() -> None:
             for column, value in zip(results.values(), row, strict=True):
                 column.append(value)
     page = report(Curves({name: np.array(each) for name, each in results.items()}, scales))
-    assert "Lowest regret: smac. Better than uniform: tpe, smac. Worse: nobody." in page
-    assert "- Beside smac: uniform, tpe worse." in page
+    assert "Lowest regret: smac. Better than uniform: tpe, smac. Worse: none." in page
+    assert "- Against smac: uniform, tpe worse." in page
     assert page.count("### First guess right") == 2
     assert "too small" not in page
 
@@ -382,7 +384,7 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
     for name in ("results.parquet", "tables.md", "settings.json"):
         assert (out / name).read_bytes() == (other / name).read_bytes()
     refused = compare(out, "--seeds", "3")
-    assert "was begun with seeds 2, now it is 3" in refused.output
+    assert "were started with seeds 2, but it is now 3" in refused.output
 
 
 @pytest.mark.heavy
@@ -404,8 +406,8 @@ def test_settings_that_make_no_sense(tmp_path: Path) -> None:
         ({"methods": ("smac",), "smac_python": tmp_path / "python"}, "smac needs"),
     ):
         with pytest.raises(InputError, match=message):
-            Settings(data(), **given)
-    without = Settings(data(), smac_python=tmp_path / "python")
+            MethodComparison(data=data(), **given)
+    without = MethodComparison(data=data(), smac_python=tmp_path / "python")
     assert {*without.played} == {*METHODS} - {"smac"}
     assert {*PEERS} - {*without.played} == {"smac"}
     assert {*SAMPLERS} <= {*without.played}

@@ -20,13 +20,14 @@ from click.testing import CliRunner
 import oracle
 from deepband import InputError
 from deepband.benchmarks.paper import figures
-from deepband.benchmarks.paper.comparing import Columns, Difference, comparisons, losses
+from deepband.benchmarks.paper.comparing import comparisons, losses
 from deepband.benchmarks.paper.courses import IH, METHODS, Course, Draws, Row, walk
 from deepband.benchmarks.paper.drawing import draw_all
-from deepband.benchmarks.paper.results import Folder, read_columns
-from deepband.benchmarks.paper.settings import Settings, beyond_courses, paper_courses
+from deepband.benchmarks.paper.replication import Replication, beyond_courses, paper_courses
 from deepband.benchmarks.paper.summaries import by_benchmark, by_data_set, csv
 from deepband.benchmarks.paper.tables import report
+from deepband.benchmarks.result_files import Columns, read_columns
+from deepband.benchmarks.statistics import Difference
 from deepband.benchmarks.yahpo import Scenario
 from deepband.benchmarks.yahpo_columns import SCENARIOS
 from deepband.cli import main
@@ -58,7 +59,7 @@ def _slice_of_the_study(folder: Path) -> Iterator[Row]:
         drawn = draws(name, folder)
         for eta in (2, 3):
             courses = paper_courses(name, eta)
-            instance = drawn.scenario.instances[-1]
+            instance = drawn.benchmark.instances[-1]
             yield from walk(drawn, instance, eta, courses, range(SEEDS), every_step=False)
 
 
@@ -79,7 +80,7 @@ def test_a_slice_of_the_study_is_as_stored() -> None:
 @pytest.mark.parametrize("name", ["lcbench", "rbv2_ranger"])
 def test_every_method_does_what_its_definition_says(name: str, eta: int) -> None:
     """Against the algorithm written once more, with accuracies inferred one by one."""
-    scenario = draws(name).scenario
+    scenario = draws(name).benchmark
     instance, seed = scenario.instances[3], 4
     course = (Fraction(16), Fraction(16 * eta))
     problem = scenario.problem(instance, repl=seed % 10 + 1)
@@ -341,34 +342,35 @@ def test_interrupted_it_stops_and_says_how_to_go_on(times: int, tmp_path: Path) 
 
 
 def test_a_part_that_is_not_whole_is_made_again(tmp_path: Path) -> None:
-    settings = Settings(data(), scenarios=("nb301",), etas=(2,), seeds=1)
-    folder = Folder.prepare(tmp_path / "out", settings)
-    (unit,) = settings.units()
-    assert not folder.has(unit)
-    folder.write_part(unit, walk(draws("nb301"), unit.instance, 2, unit.courses, [0], False))
-    assert folder.has(unit)
-    whole = folder.part(unit).read_bytes()
+    replication = Replication(data=data(), scenarios=("nb301",), etas=(2,), seeds=1)
+    replication.prepare(tmp_path)
+    (unit,) = replication.units()
+    assert not replication.is_done(tmp_path, unit)
+    assert replication.run(tmp_path, unit) == unit
+    assert replication.is_done(tmp_path, unit)
+    place, other = replication.place(tmp_path, unit), unit._replace(eta=3)
+    whole = place.read_bytes()
     for broken in (whole[:-20], whole[:4] + bytes(200) + whole[204:], b""):
-        folder.part(unit).write_bytes(broken)
-        assert not folder.has(unit)
-    folder.part(unit).write_bytes(whole)
-    assert not folder.has(unit._replace(eta=3))
-    folder.part(unit._replace(eta=3)).write_bytes(whole)
-    assert not folder.has(unit._replace(eta=3))
+        place.write_bytes(broken)
+        assert not replication.is_done(tmp_path, unit)
+    place.write_bytes(whole)
+    assert not replication.is_done(tmp_path, other)
+    replication.place(tmp_path, other).write_bytes(whole)
+    assert not replication.is_done(tmp_path, other)
 
 
 def test_results_of_different_settings_are_not_mixed(tmp_path: Path) -> None:
-    def settings(seeds: int) -> Settings:
-        return Settings(data(), scenarios=("nb301",), seeds=seeds)
+    def replication(seeds: int) -> Replication:
+        return Replication(data=data(), scenarios=("nb301",), seeds=seeds)
 
-    Folder.prepare(tmp_path / "out", settings(1))
-    Folder.prepare(tmp_path / "out", settings(1))
-    with pytest.raises(InputError, match="was begun with seeds 1, now it is 2"):
-        Folder.prepare(tmp_path / "out", settings(2))
+    replication(1).prepare(tmp_path / "out")
+    replication(1).prepare(tmp_path / "out")
+    with pytest.raises(InputError, match="were started with seeds 1, but it is now 2"):
+        replication(2).prepare(tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
-    with pytest.raises(InputError, match="holds other files"):
-        Folder.prepare(tmp_path / "mine", settings(1))
+    with pytest.raises(InputError, match="contains other files"):
+        replication(1).prepare(tmp_path / "mine")
 
 
 def test_beyond_the_paper(tmp_path: Path) -> None:
@@ -399,13 +401,13 @@ def test_beyond_the_paper(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ([], "give --data or set YAHPO_DATA"),
-        (["--data", "nowhere"], "lacks config_space.json"),
-        (["--data", ".", "--workers", "0"], "workers is 0"),
+        (["--data", "nowhere"], "There is no folder 'nowhere'. Give --data synthetic, or"),
+        (["--data", "."], "lacks config_space.json"),
+        (["--data", ".", "--workers", "0"], "0 is not in the range"),
         (["--data", ".", "--seeds", "0"], "seeds is 0"),
         (["--data", ".", "--eta", "1"], "eta is 1"),
         (["--data", "{tiny}", "--eta", "4"], "ends at 52"),
-        (["--data", ".", "--scenario", "iaml"], "'iaml' is not one of"),
+        (["--data", ".", "--scenario", "iaml"], "'iaml'"),
     ],
 )
 def test_wrong_usage(given: list[str], why: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepband import DeepbandError, InputError, open_study
-from deepband.benchmarks.oldspace import read_space
+from deepband.benchmarks.config_space_json import read_space
 from deepband.benchmarks.yahpo import ONLY_INSTANCE, Scenario
 from deepband.benchmarks.yahpo_columns import SCENARIOS
 from deepband.samplers import Uniform
@@ -321,7 +321,7 @@ def test_an_unknown_data_set() -> None:
     ("config", "why"),
     [
         ({}, "missing: .*'learning_rate'"),
-        (LCBENCH | {"learning_rat": 0.1}, r"unknown here: \['learning_rat'\]"),
+        (LCBENCH | {"learning_rat": 0.1}, r"Unknown: \['learning_rat'\]"),
     ],
 )
 def test_a_config_of_another_space(config: dict[str, Any], why: str) -> None:
@@ -358,13 +358,13 @@ def test_a_space_without_its_fidelity(clone: Path) -> None:
 
 def test_a_model_of_an_unknown_release(clone: Path) -> None:
     shutil.copy(clone / "lcbench" / "model.onnx", clone / "rbv2_svm" / "model.onnx")
-    with pytest.raises(DeepbandError, match=r"no release that is known here.*looked for.*9 or 6"):
+    with pytest.raises(DeepbandError, match=r"not from a known release.*expected.*9 or 6"):
         Scenario(clone, "rbv2_svm")
 
 
 def test_a_file_that_is_no_model(clone: Path) -> None:
     (clone / "lcbench" / "model.onnx").write_bytes(b"version https://git-lfs.github.com/spec/v1")
-    with pytest.raises(DeepbandError, match=r"model.onnx is no model"):
+    with pytest.raises(DeepbandError, match=r"model.onnx is not an ONNX model"):
         Scenario(clone, "lcbench")
 
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deepband.benchmarks.compare.instances import REPORTING, TUNING
 from deepband.benchmarks.yahpo_columns import SCENARIOS, Layout
+from deepband.benchmarks.yahpo_instances import REPORTING, TUNING
 
 HIDDEN = 64
 """Wide enough that the sums of one row depend on the rows beside it, as in published models."""

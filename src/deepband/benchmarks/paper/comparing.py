@@ -7,57 +7,19 @@ independent observations: the configs of a seed are the same on all of them.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deepband.benchmarks.paper.courses import IH
+from deepband.benchmarks.result_files import Columns
+from deepband.benchmarks.statistics import Difference
 from deepband.schedule import Schedule
 from deepband.strategies import STRATEGIES
-
-Columns: TypeAlias = Mapping[str, NDArray[Any]]
-"""Results by column."""
-
-NEGLIGIBLE = 0.001
-"""A tenth of a percent point of accuracy."""
-
-
-class Difference(NamedTuple):
-    """A mean difference in pairs, its 95 % interval, and the p-value of Wilcoxon's test."""
-
-    mean: float
-    low: float
-    high: float
-    p: float
-    pairs: int
-
-    @classmethod
-    def of(cls, differences: NDArray[np.float64]) -> Difference:
-        from scipy import stats
-
-        mean, count = float(differences.mean()), len(differences)
-        if count < 2:  # nothing can be said
-            return cls(mean, math.nan, math.nan, math.nan, count)
-        if not differences.any():
-            return cls(0.0, 0.0, 0.0, 1.0, count)
-        low, high = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
-        # Without equal pairs, as Wilcoxon did: then it is exact where few are left.
-        p = float(stats.wilcoxon(differences[differences != 0]).pvalue)
-        return cls(mean, float(low), float(high), p, count)
-
-    @property
-    def negligible(self) -> bool:
-        return -NEGLIGIBLE < self.low <= self.high < NEGLIGIBLE
-
-    def __str__(self) -> str:
-        if math.isnan(self.low):
-            return f"{self.mean:+z.5f} (one pair)"
-        return f"{self.mean:+z.5f} ({self.low:+z.5f} to {self.high:+z.5f})"
 
 
 class Saving(NamedTuple):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deepband.benchmarks.paper import figures
-from deepband.benchmarks.paper.comparing import Columns
 from deepband.benchmarks.paper.courses import IH, METHODS
+from deepband.benchmarks.result_files import Columns
 from deepband.errors import DeepbandError
 from deepband.schedule import Cell
 from deepband.strategies import STRATEGIES

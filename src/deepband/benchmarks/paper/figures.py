@@ -12,8 +12,9 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from deepband import open_study
-from deepband.benchmarks.paper.comparing import Columns, data_set_means, groups, paired, select
+from deepband.benchmarks.paper.comparing import data_set_means, groups, paired, select
 from deepband.benchmarks.paper.courses import IH, METHODS
+from deepband.benchmarks.result_files import Columns
 from deepband.facts import Config
 from deepband.schedule import Cell, Schedule
 from deepband.strategies import STRATEGIES, StrategyName

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from deepband.benchmarks.paper.comparing import Columns, groups, select
+from deepband.benchmarks.paper.comparing import groups, select
 from deepband.benchmarks.paper.courses import METHODS
+from deepband.benchmarks.result_files import Columns
 
 
 class Spread(NamedTuple):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import fill
 
-from deepband.benchmarks.paper.comparing import NEGLIGIBLE, Comparison, Lost, Saving
+from deepband.benchmarks.markdown_tables import markdown
+from deepband.benchmarks.paper.comparing import Comparison, Lost, Saving
 from deepband.benchmarks.paper.courses import IH
 from deepband.benchmarks.paper.summaries import Spread, Summary
+from deepband.benchmarks.statistics import NEGLIGIBLE
 from deepband.strategies import STRATEGIES
 
 
@@ -115,13 +117,6 @@ def _extremes(savings: Sequence[Saving]) -> str:
 
 def _range(shares: Sequence[float]) -> str:
     return f"{min(shares):z.1%} to {max(shares):z.1%}"
-
-
-def markdown(header: str, rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    names = header.split(", ")
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _quality_row(each: Comparison) -> list[str]:
