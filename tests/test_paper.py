@@ -20,10 +20,10 @@ from click.testing import CliRunner
 import oracle
 from deepband import InputError
 from deepband.benchmarks.paper import figures
-from deepband.benchmarks.paper.comparing import comparisons, losses
 from deepband.benchmarks.paper.courses import IH, METHODS, Course, Draws, Row, walk
-from deepband.benchmarks.paper.drawing import draw_all
+from deepband.benchmarks.paper.figure_files import draw_all
 from deepband.benchmarks.paper.replication import Replication, beyond_courses, paper_courses
+from deepband.benchmarks.paper.savings import comparisons, losses
 from deepband.benchmarks.paper.summaries import by_benchmark, by_data_set, csv
 from deepband.benchmarks.paper.tables import report
 from deepband.benchmarks.result_files import Columns, read_columns

@@ -2,9 +2,9 @@
 
 replication   the experiment: settings, units of work, results
 courses       the studies themselves: a method along a course of max_budgets
-comparing     savings and differences in accuracy, with tests
+savings       savings and differences in accuracy, with tests
 summaries     absolute budgets and accuracies, by benchmark and by data set
 tables        the answers in words and tables
 figures       the data of each figure
-drawing       the figures as files
+figure_files  the figures, drawn
 """

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from deepband.benchmarks.benchmark import Benchmark
 from deepband.benchmarks.experiment import Experiment
-from deepband.benchmarks.paper.comparing import comparisons, losses
 from deepband.benchmarks.paper.courses import METHODS, Course, Draws, Row, walk
-from deepband.benchmarks.paper.drawing import draw_all
+from deepband.benchmarks.paper.figure_files import draw_all
+from deepband.benchmarks.paper.savings import comparisons, losses
 from deepband.benchmarks.paper.summaries import by_benchmark, by_data_set, csv
 from deepband.benchmarks.paper.tables import report
 from deepband.benchmarks.result_files import (

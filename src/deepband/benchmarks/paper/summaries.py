@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from deepband.benchmarks.paper.comparing import groups, select
 from deepband.benchmarks.paper.courses import METHODS
+from deepband.benchmarks.paper.savings import groups, select
 from deepband.benchmarks.result_files import Columns
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import fill
 
 from deepband.benchmarks.markdown_tables import markdown
-from deepband.benchmarks.paper.comparing import Comparison, Lost, Saving
 from deepband.benchmarks.paper.courses import IH
+from deepband.benchmarks.paper.savings import Comparison, Lost, Saving
 from deepband.benchmarks.paper.summaries import Spread, Summary
 from deepband.benchmarks.statistics import NEGLIGIBLE
 from deepband.strategies import STRATEGIES
