@@ -36,12 +36,13 @@ import deepband
 from deepband import Advice, Study
 from deepband.analysis.advice import FEWEST, LEAST_GAIN, decide, look
 from deepband.analysis.gains import Losses, losses_by_rung, noise
+from deepband.research.benchmark import Problem
 from deepband.research.paper.courses import Draws
-from deepband.research.yahpo import Problem, Scenario
+from deepband.research.yahpo import Scenario
 from deepband.samplers import Uniform
 
 if TYPE_CHECKING:
-    from deepband.research.yahpo import Floats
+    from deepband.research.benchmark import Floats
 
 DATA = Path(os.environ.get("YAHPO_DATA") or "../shared/yahpo_data")
 TUNING = {

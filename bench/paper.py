@@ -17,13 +17,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from deepband.research.paper.courses import Draws, walk
-from deepband.research.paper.making import make
-from deepband.research.paper.results import read_columns
-from deepband.research.paper.settings import Settings, Unit
+from deepband.research.paper.replication import Replication, Unit
+from deepband.research.result_files import read_columns
 from deepband.research.yahpo import Scenario
 
 if TYPE_CHECKING:
-    from deepband.research.yahpo import Floats
+    from deepband.research.benchmark import Floats
 
 
 class Recording(Scenario):
@@ -52,7 +51,7 @@ def recording(data: Path, name: str) -> Draws:
 def bare(data: Path, unit: Unit, seeds: int) -> tuple[int, float]:
     """The evaluations that a unit needs: their number, and the seconds to infer them."""
     draws = recording(data, unit.scenario)
-    scenario = draws.scenario
+    scenario = draws.benchmark
     assert isinstance(scenario, Recording)
     scenario.asked.clear()
     for _ in walk(draws, unit.instance, unit.eta, unit.courses, range(seeds), unit.every_step):
@@ -60,12 +59,14 @@ def bare(data: Path, unit: Unit, seeds: int) -> tuple[int, float]:
     return scenario.again()
 
 
-def bare_all(settings: Settings, workers: int) -> tuple[int, float]:
+def bare_all(replication: Replication, workers: int) -> tuple[int, float]:
     """The same for all units, with as many processes as the study has."""
     context = multiprocessing.get_context("spawn")
-    units = list(settings.units())
+    units = list(replication.units())
     with ProcessPoolExecutor(workers, context) as pool:
-        futures = [pool.submit(bare, settings.data, unit, settings.seeds) for unit in units]
+        futures = [
+            pool.submit(bare, Path(replication.data), unit, replication.seeds) for unit in units
+        ]
         found = [future.result() for future in futures]
     return sum(count for count, _ in found), sum(seconds for _, seconds in found) / workers
 
@@ -75,17 +76,17 @@ def main() -> None:
     if not given:
         print("paper: not measured, no YAHPO Gym data (set YAHPO_DATA)")
         return
-    settings, workers = Settings(Path(given)), os.cpu_count() or 1
+    replication, workers = Replication(data=Path(given)), os.cpu_count() or 1
     with TemporaryDirectory() as folder:
         start = time.perf_counter()
-        make(settings, Path(folder) / "results", workers, lambda done, total: None)
+        replication.make(Path(folder) / "results", workers, lambda done, total: None)
         wall = time.perf_counter() - start
         runs = len(read_columns(Path(folder) / "results" / "results.parquet")["seed"])
     driver, worker = (
         resource.getrusage(who).ru_maxrss / 1e3
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
-    count, inference = bare_all(settings, workers)
+    count, inference = bare_all(replication, workers)
     print(f"paper: {runs:,} runs in {wall:.0f} s with {workers} processes")
     print(f"memory: at most {driver:.0f} MB, and {worker:.0f} MB a process")
     print(f"bare inference of its {count:,} evaluations: {inference:.0f} s")

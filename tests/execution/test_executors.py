@@ -296,7 +296,7 @@ def test_failures_ahead_are_failures_of_the_next_run() -> None:
     study = open_study()
     simulated = SimulatedExecutor(50, lambda job: 1e6 if job.budget == 9 else job.budget)
     study.optimize(failing, executor=simulated, ahead=True)
-    failed = sum(result.loss is None for result in study.state.ahead.results.values())
+    failed = sum(result.loss is None for result in study.session.state.ahead.results.values())
     assert failed
     assert study.retry_failed() == failed
     study.deepen("preserving")

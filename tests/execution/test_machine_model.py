@@ -80,7 +80,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def crash_and_restart(self) -> None:
         """The driver dies: nothing is closed properly, and the kernel releases the lock."""
-        self.study._storage.close()
+        self.study.session.storage.close()
         self.study = deepband.open_study(self.path)
         self.hand.clear()
 

@@ -102,7 +102,7 @@ def check_mlflow(study: Study, folder: Path) -> None:
         key = int(run.data.tags["deepband.bracket"]), int(run.data.tags["deepband.index"])
         check_child(client, run, expected[key])
         assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
-        assert run.data.tags["deepband.study"] == study.state.created.study
+        assert run.data.tags["deepband.study"] == study.session.state.created.study
 
 
 def check_child(client: Any, run: Any, evaluations: list[Evaluation]) -> None:

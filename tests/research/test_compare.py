@@ -20,23 +20,30 @@ from deepband.core.records import Evaluation
 from deepband.core.schedule import Schedule
 from deepband.interfaces.cli import main
 from deepband.research.compare import methods
-from deepband.research.compare.comparing import against_peers, endings, holm, standings
-from deepband.research.compare.curves import Band, Curves
-from deepband.research.compare.deciding import RULES, ranks_differ
-from deepband.research.compare.drawing import draw_curves, panels
-from deepband.research.compare.instances import INSTANCES, REPORTING, TUNING
+from deepband.research.compare.anytime_plot import draw_curves, panels
+from deepband.research.compare.curves import Curves
+from deepband.research.compare.deepening_rules import RULES, ranks_differ
 from deepband.research.compare.ledger import Ledger, SpentError, Task
+from deepband.research.compare.method_comparison import MethodComparison, seed_of
 from deepband.research.compare.methods import METHODS, PEERS, RIGHT, SMALL, play
-from deepband.research.compare.ours import APART, Ours, Remembering, step_by_step, while_told
+from deepband.research.compare.own_methods import (
+    APART,
+    OwnMethod,
+    SamplerWithHistory,
+    deepen_by_rule,
+    deepen_preserving,
+)
 from deepband.research.compare.peers import SMAC_PYTHON, suggested
 from deepband.research.compare.references import Reference
-from deepband.research.compare.settings import Settings, seed_of
-from deepband.research.compare.tables import report
-from deepband.research.paper.results import read_columns
-from deepband.research.paper.settings import read_scenario
+from deepband.research.compare.standing_tables import report
+from deepband.research.compare.standings import against_peers, endings, standings
+from deepband.research.result_files import read_columns
+from deepband.research.statistics import Band, holm
+from deepband.research.suites import read_benchmark
+from deepband.research.yahpo_instances import INSTANCES, REPORTING, TUNING
 from deepband.samplers import SAMPLERS, Uniform
 from deepband.space.search_space import Space
-from surrogates import data, needs_data
+from surrogates import data, needs_published_data, published_data
 
 ROOT = Path(__file__).parents[2]
 FULL = float(Schedule.of(3, 1, 27).cost_resumed)
@@ -44,7 +51,7 @@ FULL = float(Schedule.of(3, 1, 27).cost_resumed)
 
 @cache
 def task(scenario: str = "lcbench", max_budget: int = 27) -> Task:
-    read = read_scenario(data(), scenario)
+    read = read_benchmark(data(), scenario)
     return Task(read.problem(TUNING[scenario][0]), Space(read.space), max_budget)
 
 
@@ -66,17 +73,16 @@ def test_what_was_looked_at_is_for_tuning_only() -> None:
         assert len({*REPORTING[name]}) == 2 * len({*TUNING[name]}) == 16
 
 
-@needs_data
+@needs_published_data
 @pytest.mark.parametrize("which", INSTANCES)
 def test_every_data_set_is_there(which: str) -> None:
     for name, listed in INSTANCES[which].items():
-        assert {*listed} <= {*read_scenario(data(), name).instances}
+        assert {*listed} <= {*read_benchmark(published_data(), name).instances}
 
 
 # What is charged
 
 
-@needs_data
 def test_training_is_continued_within_a_training_only() -> None:
     ledger = Ledger(task(), full_runs=10 / FULL)
     (config,) = Uniform().draw(task().space, (), 0, [0], 0)
@@ -90,7 +96,6 @@ def test_training_is_continued_within_a_training_only() -> None:
     assert ledger.spent == 6
 
 
-@needs_data
 def test_the_incumbent_is_the_best_on_the_largest_budget() -> None:
     ledger = Ledger(task())
     configs = Uniform().draw(task().space, (), 0, range(30), 0)
@@ -103,7 +108,6 @@ def test_the_incumbent_is_the_best_on_the_largest_budget() -> None:
             assert ledger.steps[-1][1:] == (budget, configs[best])
 
 
-@needs_data
 def test_a_full_run_costs_one() -> None:
     assert task().full_run == FULL == 357
     assert played("once").spent == FULL
@@ -119,7 +123,6 @@ def test_a_full_run_costs_one() -> None:
 PLAYED = [name for name in METHODS if name != "smac"]
 
 
-@needs_data
 @pytest.mark.parametrize("name", PLAYED)
 def test_a_method_spends_what_it_may_and_is_the_same_again(name: str) -> None:
     first, again = (played(name, scenario="rbv2_xgboost", max_budget=9) for _ in range(2))
@@ -131,7 +134,6 @@ def test_a_method_spends_what_it_may_and_is_the_same_again(name: str) -> None:
         assert 3.8 * first.task.full_run <= first.spent <= 4 * first.task.full_run
 
 
-@needs_data
 @pytest.mark.heavy
 def test_smac_plays_in_an_environment_of_its_own() -> None:
     ledger = played("smac", max_budget=9)
@@ -146,7 +148,6 @@ def test_every_method_stands_in_one_table() -> None:
     assert panels(["once"]) == {}
 
 
-@needs_data
 def test_a_guess_that_is_too_small_is_made_first() -> None:
     first = played("once-9")
     for name in ("uniform-9", "frugal-9", "pasha"):
@@ -155,7 +156,6 @@ def test_a_guess_that_is_too_small_is_made_first() -> None:
         assert other.spent > first.spent
 
 
-@needs_data
 def test_studies_that_follow_see_what_was_found_before() -> None:
     """By a sampler of `SAMPLERS` that notes what it is shown."""
     shown: list[Sequence[Evaluation]] = []
@@ -179,13 +179,13 @@ def test_studies_that_follow_see_what_was_found_before() -> None:
     known = list(study.evaluations)
     apart = [each._replace(index=each.index + APART) for each in known]
     shown.clear()
-    open_with(Remembering(Noting(), apart), seed=2)
+    open_with(SamplerWithHistory(Noting(), apart), seed=2)
     for observations in shown:
         assert {each[:3] for each in apart} <= {each[:3] for each in observations}
         keys = [each[:3] for each in observations]
         assert keys == sorted(set(keys))
     with pytest.raises(SpentError):
-        Ours("de")(ledger, 1)
+        OwnMethod("de")(ledger, 1)
     assert ledger.spent == ledger.limit
 
 
@@ -230,13 +230,12 @@ def test_a_rule_is_a_method() -> None:
         study.optimize(lambda config, budget: config["x"])
 
     run(study)
-    while_told(rule)(study, 2, run)
+    deepen_by_rule(rule)(study, 2, run)
     assert (asked, study.max_budget) == ([3, 9], 9)
-    step_by_step(study, 1, run)
+    deepen_preserving(study, 1, run)
     assert (study.max_budget, study.done) == (27, True)
 
 
-@needs_data
 @pytest.mark.parametrize("scenario", TUNING)
 def test_optuna_suggests_whole_configs(scenario: str) -> None:
     space = task(scenario).space
@@ -352,8 +351,8 @@ def test_the_page_says_where_a_peer_is_better() -> None:
             for column, value in zip(results.values(), row, strict=True):
                 column.append(value)
     page = report(Curves({name: np.array(each) for name, each in results.items()}, scales))
-    assert "Lowest regret: smac. Better than uniform: tpe, smac. Worse: nobody." in page
-    assert "- Beside smac: uniform, tpe worse." in page
+    assert "Lowest regret: smac. Better than uniform: tpe, smac. Worse: none." in page
+    assert "- Against smac: uniform, tpe worse." in page
     assert page.count("### First guess right") == 2
     assert "too small" not in page
 
@@ -372,7 +371,6 @@ def compare(out: Path, *more: str) -> Result:
 
 
 @pytest.mark.heavy
-@needs_data
 def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
     out, other = tmp_path / "out", tmp_path / "other"
     first = compare(out, "--methods", "uniform,once")
@@ -386,11 +384,10 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
     for name in ("results.parquet", "tables.md", "settings.json"):
         assert (out / name).read_bytes() == (other / name).read_bytes()
     refused = compare(out, "--seeds", "3")
-    assert "was begun with seeds 2, now it is 3" in refused.output
+    assert "were started with seeds 2, but it is now 3" in refused.output
 
 
 @pytest.mark.heavy
-@needs_data
 def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
     made = compare(tmp_path, "--full-runs", "1", "--methods", "uniform,de")
     assert made.exit_code == 0, made.output
@@ -400,7 +397,6 @@ def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
     assert page.count("one full run spent") == page.count("###") == 1
 
 
-@needs_data
 def test_settings_that_make_no_sense(tmp_path: Path) -> None:
     for given, message in (
         ({"seeds": 0}, "seeds is 0"),
@@ -410,8 +406,8 @@ def test_settings_that_make_no_sense(tmp_path: Path) -> None:
         ({"methods": ("smac",), "smac_python": tmp_path / "python"}, "smac needs"),
     ):
         with pytest.raises(InputError, match=message):
-            Settings(data(), **given)
-    without = Settings(data(), smac_python=tmp_path / "python")
+            MethodComparison(data=data(), **given)
+    without = MethodComparison(data=data(), smac_python=tmp_path / "python")
     assert {*without.played} == {*METHODS} - {"smac"}
     assert {*PEERS} - {*without.played} == {"smac"}
     assert {*SAMPLERS} <= {*without.played}

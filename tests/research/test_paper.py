@@ -23,42 +23,49 @@ from deepband.core.schedule import Schedule
 from deepband.core.strategies import StrategyName
 from deepband.interfaces.cli import main
 from deepband.research.paper import figures
-from deepband.research.paper.comparing import Columns, Difference, comparisons, losses
 from deepband.research.paper.courses import IH, METHODS, Course, Draws, Row, walk
-from deepband.research.paper.drawing import draw_all
-from deepband.research.paper.results import Folder, read_columns
-from deepband.research.paper.settings import Settings, beyond_courses, paper_courses
+from deepband.research.paper.figure_files import draw_all
+from deepband.research.paper.replication import Replication, beyond_courses, paper_courses
+from deepband.research.paper.savings import comparisons, losses
 from deepband.research.paper.summaries import by_benchmark, by_data_set, csv
 from deepband.research.paper.tables import report
+from deepband.research.result_files import Columns, read_columns
+from deepband.research.statistics import Difference
 from deepband.research.yahpo import Scenario
 from deepband.research.yahpo_columns import SCENARIOS
 from deepband.samplers import Uniform
 from deepband.space.search_space import Space
 from driving import wait_until
-from surrogates import DATA, data, needs_data
+from surrogates import data, needs_published_data, published_data
+from tiny_yahpo import INSTANCES
 
 SLICE = Path(__file__).with_name("paper_slice.json")
 SEEDS = 3
 
 
 @cache
-def draws(name: str) -> Draws:
-    return Draws(Scenario(data(), name))
+def draws(name: str, folder: Path | None = None) -> Draws:
+    return Draws(Scenario(folder or data(), name))
 
 
-def slice_of_the_study() -> Iterator[Row]:
-    """A data set of each scenario with few seeds."""
+@cache
+def slice_of_the_study(folder: Path) -> list[Row]:
+    """A data set of each scenario with few seeds, sorted."""
+    return sorted(_slice_of_the_study(folder))
+
+
+def _slice_of_the_study(folder: Path) -> Iterator[Row]:
     for name in SCENARIOS:
-        instance = draws(name).scenario.instances[-1]
+        drawn = draws(name, folder)
         for eta in (2, 3):
-            yield from walk(
-                draws(name), instance, eta, paper_courses(name, eta), range(SEEDS), every_step=False
-            )
+            courses = paper_courses(name, eta)
+            instance = drawn.benchmark.instances[-1]
+            yield from walk(drawn, instance, eta, courses, range(SEEDS), every_step=False)
 
 
-@needs_data
+@needs_published_data
 def test_a_slice_of_the_study_is_as_stored() -> None:
-    found = sorted(slice_of_the_study())
+    found = slice_of_the_study(published_data())
     kept = [Row(*row) for row in json.loads(SLICE.read_text())]
     assert len(found) == len(kept) == len(SCENARIOS) * 2 * SEEDS * len(METHODS)
     for ours, theirs in zip(found, kept, strict=True):
@@ -69,12 +76,11 @@ def test_a_slice_of_the_study_is_as_stored() -> None:
         assert (ours.accuracy_top, ours.accuracy_any) == pytest.approx((top, best), abs=1e-5)
 
 
-@needs_data
 @pytest.mark.parametrize("eta", [2, 3])
 @pytest.mark.parametrize("name", ["lcbench", "rbv2_ranger"])
 def test_every_method_does_what_its_definition_says(name: str, eta: int) -> None:
     """Against the algorithm written once more, with accuracies inferred one by one."""
-    scenario = draws(name).scenario
+    scenario = draws(name).benchmark
     instance, seed = scenario.instances[3], 4
     course = (Fraction(16), Fraction(16 * eta))
     problem = scenario.problem(instance, repl=seed % 10 + 1)
@@ -106,10 +112,9 @@ def test_every_method_does_what_its_definition_says(name: str, eta: int) -> None
         assert row.accuracy_any == -min(loss(b, i, k) for b, k, i in told)
 
 
-@needs_data
 def test_costs_that_are_the_same_in_every_run() -> None:
     """1500 and 890.67 units for IH-HB at R = 16, 1128 and 752 for efficient deepening."""
-    for row in slice_of_the_study():
+    for row in slice_of_the_study(data()):
         if row.scenario != "nb301":
             exact = {(IH, 2): 1500.0, (IH, 3): 2672 / 3}
             exact |= {("efficient", 2): 1128.0, ("efficient", 3): 752.0}
@@ -117,9 +122,8 @@ def test_costs_that_are_the_same_in_every_run() -> None:
                 assert row.budget == exact[row.method, row.eta]
 
 
-@needs_data
 def test_discarding_returns_what_a_rerun_returns() -> None:
-    rows = list(slice_of_the_study())
+    rows = slice_of_the_study(data())
     reruns = {row[:4]: row.accuracy_top for row in rows if row.method == IH}
     ours = {row[:4]: row.accuracy_top for row in rows if row.method == "discarding"}
     assert ours == reruns
@@ -273,12 +277,15 @@ def test_every_figure_is_drawn(tmp_path: Path) -> None:
 # The command
 
 
+PARTS = 2 * (len(INSTANCES["lcbench"]) + 1)
+"""Parts of the results that `command` writes: one per data set and eta."""
+
+
 def command(out: Path, *more: str) -> list[str]:
     given = ["paper", "--data", str(data()), "--out", str(out), "--scenario", "lcbench"]
     return [*given, "--scenario", "nb301", "--seeds", "1", *more]
 
 
-@needs_data
 def test_killed_and_run_again_the_results_are_the_same(tmp_path: Path) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     assert CliRunner().invoke(main, command(undisturbed, "--workers", "1")).exit_code == 0
@@ -292,11 +299,11 @@ def test_killed_and_run_again_the_results_are_the_same(tmp_path: Path) -> None:
     process.wait()
     wait_until(lambda: not is_alive(process.pid))  # the workers end with their driver
     done = {part: part.stat().st_mtime_ns for part in parts(killed)}
-    assert 5 <= len(done) < 70
+    assert 5 <= len(done) < PARTS
     assert not (killed / "results.parquet").exists()
     again = CliRunner().invoke(main, command(killed, "--workers", "2"))
     assert again.exit_code == 0, again.output
-    assert f"{len(done)} of 70 parts" in again.output
+    assert f"{len(done)} of {PARTS} parts" in again.output
     assert {part: part.stat().st_mtime_ns for part in done} == done
     for name in ("results.parquet", "settings.json", "tables.md", "data_sets.csv"):
         assert (killed / name).read_bytes() == (undisturbed / name).read_bytes()
@@ -314,7 +321,6 @@ def is_alive(session: int) -> bool:
     return True
 
 
-@needs_data
 @pytest.mark.parametrize("times", [1, 2])
 def test_interrupted_it_stops_and_says_how_to_go_on(times: int, tmp_path: Path) -> None:
     process = subprocess.Popen(
@@ -332,43 +338,41 @@ def test_interrupted_it_stops_and_says_how_to_go_on(times: int, tmp_path: Path) 
     assert process.returncode in (130, -signal.SIGINT)  # the second may come when it is ending
     assert len(parts(tmp_path / "out")) < 40
     if times == 1:
-        assert errors == "Interrupted. Finished work is saved: run the command again to resume.\n"
+        assert errors == "Interrupted. What is done is kept: run it again to go on.\n"
 
 
-@needs_data
 def test_a_part_that_is_not_whole_is_made_again(tmp_path: Path) -> None:
-    settings = Settings(data(), scenarios=("nb301",), etas=(2,), seeds=1)
-    folder = Folder.prepare(tmp_path / "out", settings)
-    (unit,) = settings.units()
-    assert not folder.has(unit)
-    folder.write_part(unit, walk(draws("nb301"), unit.instance, 2, unit.courses, [0], False))
-    assert folder.has(unit)
-    whole = folder.part(unit).read_bytes()
+    replication = Replication(data=data(), scenarios=("nb301",), etas=(2,), seeds=1)
+    replication.prepare(tmp_path)
+    (unit,) = replication.units()
+    assert not replication.is_done(tmp_path, unit)
+    assert replication.run(tmp_path, unit) == unit
+    assert replication.is_done(tmp_path, unit)
+    place, other = replication.place(tmp_path, unit), unit._replace(eta=3)
+    whole = place.read_bytes()
     for broken in (whole[:-20], whole[:4] + bytes(200) + whole[204:], b""):
-        folder.part(unit).write_bytes(broken)
-        assert not folder.has(unit)
-    folder.part(unit).write_bytes(whole)
-    assert not folder.has(unit._replace(eta=3))
-    folder.part(unit._replace(eta=3)).write_bytes(whole)
-    assert not folder.has(unit._replace(eta=3))
+        place.write_bytes(broken)
+        assert not replication.is_done(tmp_path, unit)
+    place.write_bytes(whole)
+    assert not replication.is_done(tmp_path, other)
+    replication.place(tmp_path, other).write_bytes(whole)
+    assert not replication.is_done(tmp_path, other)
 
 
-@needs_data
 def test_results_of_different_settings_are_not_mixed(tmp_path: Path) -> None:
-    def settings(seeds: int) -> Settings:
-        return Settings(data(), scenarios=("nb301",), seeds=seeds)
+    def replication(seeds: int) -> Replication:
+        return Replication(data=data(), scenarios=("nb301",), seeds=seeds)
 
-    Folder.prepare(tmp_path / "out", settings(1))
-    Folder.prepare(tmp_path / "out", settings(1))
-    with pytest.raises(InputError, match="was begun with seeds 1, now it is 2"):
-        Folder.prepare(tmp_path / "out", settings(2))
+    replication(1).prepare(tmp_path / "out")
+    replication(1).prepare(tmp_path / "out")
+    with pytest.raises(InputError, match="were started with seeds 1, but it is now 2"):
+        replication(2).prepare(tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
-    with pytest.raises(InputError, match="holds other files"):
-        Folder.prepare(tmp_path / "mine", settings(1))
+    with pytest.raises(InputError, match="contains other files"):
+        replication(1).prepare(tmp_path / "mine")
 
 
-@needs_data
 def test_beyond_the_paper(tmp_path: Path) -> None:
     """All steps of a course and all jumps: efficient deepening never costs more than knowing."""
     out = tmp_path / "out"
@@ -397,25 +401,24 @@ def test_beyond_the_paper(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ([], "give --data or set YAHPO_DATA"),
-        (["--data", "nowhere"], "lacks config_space.json"),
-        (["--data", ".", "--workers", "0"], "workers is 0"),
+        (["--data", "nowhere"], "There is no folder 'nowhere'. Give --data synthetic, or"),
+        (["--data", "."], "lacks config_space.json"),
+        (["--data", ".", "--workers", "0"], "0 is not in the range"),
         (["--data", ".", "--seeds", "0"], "seeds is 0"),
         (["--data", ".", "--eta", "1"], "eta is 1"),
-        pytest.param(
-            ["--data", str(DATA), "--eta", "4"], "ends at 52", marks=needs_data, id="beyond 52"
-        ),
-        (["--data", ".", "--scenario", "iaml"], "'iaml' is not one of"),
+        (["--data", "{tiny}", "--eta", "4"], "ends at 52"),
+        (["--data", ".", "--scenario", "iaml"], "'iaml'"),
     ],
 )
 def test_wrong_usage(given: list[str], why: str, tmp_path: Path) -> None:
     result = CliRunner(env={"YAHPO_DATA": ""}).invoke(
-        main, ["paper", "--out", str(tmp_path / "out"), *given]
+        main,
+        ["paper", "--out", str(tmp_path / "out"), *(each.format(tiny=data()) for each in given)],
     )
     assert result.exit_code == 2
     assert why in result.output
 
 
 if __name__ == "__main__":  # after a change that is meant to change results
-    rows = ",\n".join(json.dumps(row) for row in sorted(slice_of_the_study()))
+    rows = ",\n".join(json.dumps(row) for row in slice_of_the_study(published_data()))
     SLICE.write_text(f"[\n{rows}\n]\n")

@@ -329,7 +329,7 @@ def test_an_attempt_that_was_given_up_writes_into_no_other(path: Path) -> None:
             for key in study.session.checkpoints.kept()
         ]
         assert [state.read_text() for state in states] == ["second"]
-        assert all(map(study.checkpoints.is_intact, study.checkpoints.kept()))
+        assert all(map(study.session.checkpoints.is_intact, study.session.checkpoints.kept()))
 
 
 def test_other_folders_beside_checkpoints_are_left_alone(path: Path) -> None:
@@ -407,7 +407,7 @@ def test_a_manifest_that_never_ends_is_not_read(path: Path) -> None:
             manifest = study.session.checkpoints.path(key).with_suffix(".json")
             manifest.unlink()
             os.mkfifo(manifest)
-            assert not study.checkpoints.is_intact(key)
+            assert not study.session.checkpoints.is_intact(key)
 
 
 def test_a_crash_between_the_two_renames_costs_no_checkpoint(path: Path) -> None:
@@ -417,12 +417,12 @@ def test_a_crash_between_the_two_renames_costs_no_checkpoint(path: Path) -> None
         folder, _ = study.session.checkpoints.begin(job.key)
         (folder / "state").write_text("1")
         assert seal(folder)
-        study.checkpoints.path(job.key).parent.mkdir(parents=True)
-        folder.rename(study.checkpoints.path(job.key))
-        study.checkpoints.accept(job.key, folder.name)
-        assert study.checkpoints.is_intact(job.key)
-        study.checkpoints.accept(job.key, folder.name)
-        assert study.checkpoints.is_intact(job.key)
+        study.session.checkpoints.path(job.key).parent.mkdir(parents=True)
+        folder.rename(study.session.checkpoints.path(job.key))
+        study.session.checkpoints.accept(job.key, folder.name)
+        assert study.session.checkpoints.is_intact(job.key)
+        study.session.checkpoints.accept(job.key, folder.name)
+        assert study.session.checkpoints.is_intact(job.key)
 
 
 def test_what_a_killed_driver_had_no_time_to_prune_is_pruned_by_the_next(path: Path) -> None:

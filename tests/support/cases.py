@@ -91,5 +91,5 @@ def play(case: Case, study: Study, order: random.Random | None = None) -> list[l
 
 def all_failed(study: Study) -> bool:
     """Whether no config on the top rung has a loss."""
-    top = study.state.schedule.top
+    top = study.session.state.schedule.top
     return all(each.loss is None for each in study.evaluations if each.rung == top)

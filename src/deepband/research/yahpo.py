@@ -1,87 +1,52 @@
 """The surrogate benchmarks of YAHPO Gym, read from a clone of `slds-lmu/yahpo_data`.
 
-A surrogate is a small network that was fitted to real training runs: it predicts in microseconds
-what a config would reach with a budget.
+A surrogate is a small network that was fitted to real training runs. It predicts the accuracy of a
+config with a budget in microseconds.
 
     scenario = Scenario("yahpo_data", "lcbench")
     problem = scenario.problem("3945")                       # one data set
     study = open_study(space=problem.space, max_budget=52, maximize=True, integer_budgets=True)
     study.optimize(problem)
 
-Accuracies are fractions of 1 in every scenario. The files are read directly: the package
+Accuracies are fractions of 1 in every scenario. The files are read directly, because the package
 `yahpo_gym` needs ConfigSpace below 1 and NumPy 1.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from deepband.core.facts import Config
 from deepband.errors import DeepbandError, InputError, UnknownNameError
-from deepband.research.oldspace import read_space
+from deepband.research.benchmark import Benchmark, Fidelity, Rows
+from deepband.research.config_space_json import read_space
 from deepband.research.yahpo_columns import REPL, SCENARIOS, Accuracy
 
 if TYPE_CHECKING:
     import numpy as np
     import onnxruntime
-    from ConfigSpace import ConfigurationSpace
     from numpy.typing import NDArray
 
-    Floats: TypeAlias = NDArray[np.float64]
+    from deepband.research.benchmark import Floats
 
 FILES = ("config_space.json", "encoding.json", "model.onnx")
 ABSENT = "#na#"
-MOST_REPL = 10
 
 ROWS = 48
-"""Rows are predicted in multiples of this. Matrix products take rows in groups of up to 16, and
-what is left over by another kernel, which rounds differently: with whole groups only, a config
-gets the same number alone and in any batch. 48 is a multiple of the usual 2, 4, 6, 8, 12, 16."""
+"""Rows are predicted in multiples of this. Matrix products process rows in groups of up to 16, and
+the remaining rows by another kernel, which rounds differently. With complete groups only, a config
+has the same accuracy alone and in any batch. 48 is a multiple of the usual 2, 4, 6, 8, 12, 16."""
 BLOCK = 5 * ROWS
 """Rows predicted in one call: enough to be fast, few enough to stay in the processor's cache."""
-
-
 ONLY_INSTANCE = "CIFAR10"
 """The data set of nb301, which has no column for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fidelity:
-    """What a budget is: its name, its range, and whether it is counted in whole numbers."""
-
-    name: str
-    low: float
-    high: float
-    whole: bool
-
-    def of(self, budget: float) -> float:
-        """The value nearest to a budget that the surrogate knows: floored if whole, clipped."""
-        value = math.floor(budget) if self.whole else budget
-        return min(max(value, self.low), self.high)
-
-
-class Rows(NamedTuple):
-    """Configs as the model's two inputs; columns for instance and fidelities are still empty."""
-
-    categorical: NDArray[np.int32]
-    continuous: NDArray[np.float32]
-
-    def take(self, positions: Any) -> Rows:
-        return Rows(self.categorical[positions], self.continuous[positions])
-
-    def joined(self, other: Rows) -> Rows:
-        import numpy as np
-
-        return Rows(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
-
-
-class Scenario:
-    """One benchmark of a `yahpo_data` folder: a model for all of its data sets."""
+class Scenario(Benchmark):
+    """One benchmark of a `yahpo_data` folder: one model for all of its data sets."""
 
     def __init__(self, data: str | Path, name: str) -> None:
         if name not in SCENARIOS:
@@ -89,6 +54,7 @@ class Scenario:
         self.name = name
         self.layout = SCENARIOS[name]
         self.folder = Path(data) / name
+        self.files = tuple(self.folder / file for file in FILES)
         self._check_files()
         described = self._read("config_space.json")
         self._codes: dict[str, dict[str, int]] = self._read("encoding.json")
@@ -111,12 +77,8 @@ class Scenario:
     def __repr__(self) -> str:
         return f"<YAHPO Gym {self.name}: {len(self.instances)} data sets, {self.fidelity}>"
 
-    def problem(self, instance: str, repl: int = 1) -> Problem:
-        """One data set of the scenario. `repl` means something for the rbv2 scenarios only."""
-        return Problem(self, self._known(instance), repl)
-
     def encode(self, configs: Iterable[Config]) -> Rows:
-        """Configs as rows of the model's inputs; an inactive parameter is #na# or 0."""
+        """Return configs as inputs of the model; an inactive parameter is #na# or 0."""
         import numpy as np
 
         configs = list(configs)
@@ -138,11 +100,10 @@ class Scenario:
     def accuracies(
         self, rows: Rows, instance: str, budgets: Sequence[float] | Floats, repl: Any = 1
     ) -> Floats:
-        """The accuracy of each row on a data set, with its budget (and repetition)."""
         layout = self.layout
         categorical, continuous = rows.categorical.copy(), rows.continuous.copy()
         if layout.instance is not None:
-            code = self._codes[layout.instance][self._known(instance)]
+            code = self._codes[layout.instance][self.checked(instance)]
             categorical[:, layout.categorical.index(layout.instance)] = code
         values = [self.fidelity.of(budget) for budget in budgets]
         continuous[:, layout.continuous.index(layout.fidelity)] = values
@@ -151,7 +112,7 @@ class Scenario:
         return self._predict(categorical, continuous)
 
     def _predict(self, categorical: NDArray[np.int32], continuous: NDArray[np.float32]) -> Floats:
-        """The accuracies of whole inputs, in blocks of whole groups of rows."""
+        """Return the accuracies of complete inputs, predicted in blocks."""
         import numpy as np
 
         accuracy, count = self._accuracy, len(categorical)
@@ -166,12 +127,12 @@ class Scenario:
         return accuracy.offset + accuracy.factor * predicted[:count]
 
     def _load(self) -> onnxruntime.InferenceSession:
-        """The model, on one thread."""
+        """Load the model, to run on one thread."""
         try:
             import onnxruntime
         except ImportError as error:
             raise DeepbandError(
-                "surrogates need onnxruntime: pip install 'deepband[yahpo]'"
+                "Surrogates need onnxruntime: pip install 'deepband[yahpo]'"
             ) from error
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -179,11 +140,12 @@ class Scenario:
             return onnxruntime.InferenceSession(
                 self.folder / "model.onnx", options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # its exceptions have no common class of their own
-            raise DeepbandError(f"{self.folder / 'model.onnx'} is no model: {error}") from error
+        except Exception as error:  # its exceptions have no common base class
+            place = self.folder / "model.onnx"
+            raise DeepbandError(f"{place} is not an ONNX model: {error}") from error
 
     def _find_accuracy(self) -> Accuracy:
-        """Where the output holds the accuracy, once the inputs are known to be ours."""
+        """Return where the accuracy is in the output, after checking inputs and outputs."""
         layout, session = self.layout, self._session
         found = {each.name: each.shape[-1] for each in session.get_inputs()}
         wanted = {"x_cat": len(layout.categorical), "x_cont": len(layout.continuous)}
@@ -191,21 +153,16 @@ class Scenario:
         if found != wanted or width not in layout.accuracy:
             widths = " or ".join(map(str, layout.accuracy))
             raise self._unknown_release(
-                f"its model takes {found} and gives {width} outputs; looked for {wanted} and "
+                f"its model has the inputs {found} and {width} outputs; expected {wanted} and "
                 f"{widths}"
             )
         return layout.accuracy[width]
 
     @property
     def _outside(self) -> set[str]:
-        """What is no parameter of a config."""
+        """The columns that are not parameters of a config."""
         columns = self.layout.fidelity, REPL, self.layout.instance
         return {name for name in columns if name is not None}
-
-    def _known(self, instance: str) -> str:
-        if str(instance) not in self.instances:
-            raise UnknownNameError(f"data set of {self.name}", instance, self.instances)
-        return str(instance)
 
     def _instances(self, parameters: dict[str, Any]) -> tuple[str, ...]:
         if self.layout.instance is None:
@@ -217,7 +174,7 @@ class Scenario:
         if missing:
             raise InputError(
                 f"{self.folder} lacks {', '.join(missing)}. Give the folder of a clone of "
-                "https://github.com/slds-lmu/yahpo_data, which has one folder a scenario with "
+                "https://github.com/slds-lmu/yahpo_data, which has one folder per scenario with "
                 f"{', '.join(FILES)}."
             )
 
@@ -228,7 +185,7 @@ class Scenario:
             raise DeepbandError(f"{self.folder / name} is not JSON: {error}") from error
 
     def _check_columns(self) -> None:
-        """Raise ValueError where the space and the model's columns do not fit each other."""
+        """Raise ValueError unless the space matches the model's columns."""
         wanted = {*self.layout.categorical, *self.layout.continuous} - self._outside
         if wanted != set(self.space):
             raise ValueError(f"its space and the columns differ in {wanted ^ set(self.space)}")
@@ -241,12 +198,12 @@ class Scenario:
         unknown, missing = config.keys() - self._names, self._always - config.keys()
         if unknown or missing:
             raise InputError(
-                f"a config of {self.name} has all of {sorted(self._names)} that its conditions "
-                f"allow; unknown here: {sorted(unknown)}, missing: {sorted(missing)}."
+                f"This is not a config of {self.name}. Unknown: {sorted(unknown)}, missing: "
+                f"{sorted(missing)}. Give those of {sorted(self._names)} that are active."
             )
 
     def _values(self, name: str) -> set[str]:
-        """What a categorical column may hold."""
+        """Return the possible values of a categorical column."""
         from ConfigSpace.hyperparameters import CategoricalHyperparameter
 
         if name == self.layout.instance:
@@ -258,41 +215,9 @@ class Scenario:
 
     def _unknown_release(self, why: str) -> DeepbandError:
         return DeepbandError(
-            f"{self.folder} is of no release that is known here (the first of 2021, or v1.0.2): "
-            f"{why}."
+            f"{self.folder} is not from a known release of yahpo_data (the first of 2021, or "
+            f"v1.0.2): {why}."
         )
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One data set of a scenario: a space, a fidelity, and an objective to maximise."""
-
-    scenario: Scenario
-    instance: str
-    repl: int = 1
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.repl <= MOST_REPL:
-            raise InputError(f"repl is {self.repl}: give 1 to {MOST_REPL}.")
-
-    @property
-    def space(self) -> ConfigurationSpace:
-        return self.scenario.space
-
-    @property
-    def fidelity(self) -> Fidelity:
-        return self.scenario.fidelity
-
-    def __call__(self, config: Config, budget: float) -> float:
-        """The accuracy of one config, as an objective of a study with `maximize=True`."""
-        return float(self.accuracies([config], [budget])[0])
-
-    def accuracies(self, configs: Sequence[Config], budgets: Sequence[float]) -> Floats:
-        """The accuracies of many configs, each with its budget in units of the fidelity."""
-        if len(configs) != len(budgets):
-            raise InputError(f"{len(configs)} configs and {len(budgets)} budgets: give one each.")
-        rows = self.scenario.encode(configs)
-        return self.scenario.accuracies(rows, self.instance, budgets, self.repl)
 
 
 def _named(parameters: dict[str, Any], name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The columns of YAHPO Gym's models, which no file of a `yahpo_data` folder tells in order."""
+"""The columns of YAHPO Gym's models. Their order is not in the files of `yahpo_data`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ REPL = "repl"
 
 
 class Accuracy(NamedTuple):
-    """Where a model's output holds the accuracy: `offset + factor * output[column]`."""
+    """Where the accuracy is in a model's output: `offset + factor * output[column]`."""
 
     column: int
     factor: float = 1.0
@@ -24,7 +24,7 @@ class Layout(NamedTuple):
     categorical: tuple[str, ...]
     continuous: tuple[str, ...]
     accuracy: dict[int, Accuracy]
-    """By the width of the model's output, which tells releases apart."""
+    """By the width of the model's output, which distinguishes releases."""
 
 
 def _words(text: str) -> tuple[str, ...]:

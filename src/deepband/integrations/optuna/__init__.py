@@ -51,12 +51,12 @@ def export(
     )
     opened = _storage(library, storage)
     _remove_old(library, opened, study, name)
-    trials = trial_export.trials(study.state, study.space)
-    direction = "maximize" if study.maximize else "minimize"
+    trials = trial_export.trials(study.session.state, study.session.space)
+    direction = "maximize" if study.session.maximize else "minimize"
     exported: optuna.Study = library.create_study(
         storage=opened, study_name=name, direction=direction
     )
-    for key, value in trial_export.study_attributes(study.state).items():
+    for key, value in trial_export.study_attributes(study.session.state).items():
         exported.set_user_attr(key, value)
     exported.add_trials(trials)
     return exported
@@ -121,10 +121,10 @@ def import_study(
 
 
 def _add(study: Study, restored: Exported | None, found: list[Finding]) -> list[LeftOut]:
-    placed, left_out = study_import.configs(study.space, found)
+    placed, left_out = study_import.configs(study.session.space, found)
     if restored:
         return left_out + study_import.replay(study, restored, study_import.by_place(placed))
-    best_first = study_import.best_first(placed, study.maximize)
+    best_first = study_import.best_first(placed, study.session.maximize)
     return left_out + study_import.add_results(study, best_first)
 
 

@@ -62,7 +62,7 @@ def add_results(study: Study, placed: Iterable[Placed]) -> list[LeftOut]:
     highest: dict[str | None, int] = {}
     for each in study.evaluations:
         highest[each.origin] = max(each.rung, highest.get(each.origin, -1))
-    highest |= {each.origin: each.rung for each in study.state.ahead.results.values()}
+    highest |= {each.origin: each.rung for each in study.session.state.ahead.results.values()}
     for config, finding in placed:
         left_out += _add(study, config, above(finding, highest.get(finding.origin, -1)))
     return left_out
@@ -127,7 +127,7 @@ def replay(study: Study, exported: Exported, placed: Sequence[Placed]) -> list[L
 
 def _enqueue(study: Study, places: Mapping[Any, Placed], run: int) -> None:
     """Add the configs of each bracket up to the first missing one, where the sampler takes over."""
-    state = study.state
+    state = study.session.state
     schedule = state.full.schedule
     for bracket in schedule.brackets:
         for index in range(len(state.configs[bracket]), schedule.start_size(bracket)):
@@ -173,7 +173,7 @@ def _missing(study: Study, config: Config, finding: Finding) -> Finding:
     if finding.place is None:
         return finding
     bracket, index = finding.place
-    own = study.state.configs[bracket : bracket + 1]
+    own = study.session.state.configs[bracket : bracket + 1]
     if not own or index >= len(own[0]) or own[0][index] != config:
         return finding
     rungs = [

@@ -56,7 +56,9 @@ def _unscored(
 ) -> InputError:
     """The error of a search without any score. Scikit-learn only warned about the cause, maybe in
     another process, so one fold of the first candidate is evaluated again to find it."""
-    first = rounds.resource.best(clone(params, safe=False), int(rounds.study.state.run.budgets[0]))
+    first = rounds.resource.best(
+        clone(params, safe=False), int(rounds.study.session.state.run.budgets[0])
+    )
     cause: Exception | None = None
     try:
         with warnings.catch_warnings():

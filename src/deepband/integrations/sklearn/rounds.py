@@ -79,7 +79,10 @@ class Rounds:
                 results = evaluate(candidates, cv=cv, **given)
         except ValueError as error:
             # Parameters and splits are already checked, so the fits failed.
-            if best_evaluation(self.study.state) is None or self.search.error_score == "raise":
+            if (
+                best_evaluation(self.study.session.state) is None
+                or self.search.error_score == "raise"
+            ):
                 raise
             self.failure = error
             return [error] * len(batch)

@@ -286,11 +286,11 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         self._asked = to
 
     def _resource(self, study: Study, X: Any, y: Any) -> Resource:
-        names = dict.fromkeys(study.space.configspace)
+        names = dict.fromkeys(study.session.space.configspace)
         if self.resource in parameters_of(self.param_distributions, names):
             raise InputError(f"{self.resource!r} is the resource: remove it from the space.")
-        folder = study.files / "models" / study.state.created.study
-        seed = study.state.created.seed
+        folder = study.session.files / "models" / study.session.state.created.study
+        seed = study.session.state.created.seed
         return resource_of(self.resource, self.estimator, X, y, folder, seed)
 
     @contextmanager

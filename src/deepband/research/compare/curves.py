@@ -1,7 +1,7 @@
 """Regret against budget spent, from the rows of the results.
 
-Before its first evaluation a method is given regret 1, that of the median config by chance. One
-that has ended stays where it is.
+Before its first evaluation a method has regret 1, that of the median random config. A method that
+has stopped keeps its regret.
 """
 
 from __future__ import annotations
@@ -14,46 +14,27 @@ from numpy.typing import NDArray
 
 from deepband.research.compare.ledger import FULL_RUNS
 from deepband.research.compare.references import Reference
-from deepband.research.paper.comparing import Columns
+from deepband.research.result_files import Columns
+from deepband.research.statistics import Band, Floats
 
-Floats: TypeAlias = NDArray[np.float64]
 Pair: TypeAlias = tuple[str, str]
-"""A scenario and a data set."""
+"""A benchmark and a data set."""
 
 
 class Curve(NamedTuple):
-    """One run: where its incumbent changed, and where it ended."""
+    """One run: its regret at each change of the incumbent and at its end."""
 
     spent: Floats
     regret: Floats
 
     def at(self, spent: Floats) -> Floats:
-        """The regret when so much is spent."""
+        """Return the regret after each amount spent."""
         found = np.searchsorted(self.spent, spent * (1 + 1e-9), side="right")
         return np.concatenate([[1.0], self.regret])[found]
 
 
-class Band(NamedTuple):
-    """Means and the ends of their 95 % intervals, which are NaN for a single data set."""
-
-    mean: Floats
-    low: Floats
-    high: Floats
-
-    @classmethod
-    def of(cls, values: Floats) -> Band:
-        """Of the rows of a matrix, column by column."""
-        from scipy import stats
-
-        count, mean = len(values), values.mean(axis=0)
-        if count < 2:
-            return cls(mean, mean * np.nan, mean * np.nan)
-        half = stats.t.ppf(0.975, count - 1) * values.std(axis=0, ddof=1) / np.sqrt(count)
-        return cls(mean, mean - half, mean + half)
-
-
 class Curves:
-    """All runs: by method, data set and seed."""
+    """All runs, by method, data set and seed."""
 
     def __init__(
         self,
@@ -62,7 +43,7 @@ class Curves:
         full_runs: int = FULL_RUNS,
     ) -> None:
         self.full_runs = full_runs
-        """What a method might spend."""
+        """What each method could spend."""
         self.methods: list[str] = list(dict.fromkeys(results["method"].tolist()))
         pairs = zip(results["scenario"].tolist(), results["instance"].tolist(), strict=True)
         every = list(pairs)
@@ -77,11 +58,11 @@ class Curves:
         self.seeds = sorted({seed for _, _, seed in rows})
 
     def at(self, method: str, spent: float) -> Floats:
-        """The regret when so much is spent: a row a data set, a column a seed."""
+        """Return the regret after an amount spent: one row per data set, one column per seed."""
         return self.along(method, np.array([spent]))[:, :, 0]
 
     def along(self, method: str, spent: Floats) -> Floats:
-        """The same for many amounts, along the third axis."""
+        """Return the regret after several amounts, along the third axis."""
         return np.array(
             [
                 [self._curves[pair, method, seed].at(spent) for seed in self.seeds]
@@ -90,7 +71,7 @@ class Curves:
         )
 
     def ends(self, method: str) -> Floats:
-        """What a run has spent at its end: a row a data set, a column a seed."""
+        """Return what each run spent: one row per data set, one column per seed."""
         return np.array(
             [
                 [self._curves[pair, method, seed].spent[-1] for seed in self.seeds]
@@ -99,18 +80,18 @@ class Curves:
         )
 
     def of_scenario(self, scenario: str | None) -> NDArray[np.bool_]:
-        """Which data sets are of a scenario; all of them for none."""
+        """Return which data sets belong to a benchmark; all of them for None."""
         return np.array([scenario in (None, pair[0]) for pair in self.pairs])
 
     def band(self, method: str, scenario: str | None, spent: Floats) -> Band:
-        """The mean over data sets and seeds, and its interval over data sets."""
+        """Return the mean over data sets and seeds, with its interval over data sets."""
         return Band.of(self.along(method, spent).mean(axis=1)[self.of_scenario(scenario)])
 
 
 def _scales(
     accuracies: NDArray[Any], pairs: list[Pair], references: Mapping[Pair, Reference]
 ) -> dict[Pair, Reference]:
-    """References whose best is the best that is known, whoever found it."""
+    """Return references whose best is the best known, including results of all methods."""
     scales = dict(references)
     for pair, accuracy in zip(pairs, accuracies.tolist(), strict=True):
         known = scales[pair]

@@ -1,8 +1,8 @@
-"""Every call of a surrogate by one method in one run, and what it costs.
+"""What one method spends in one run, and which config it would return.
 
-Training is continued: a config that was trained before in the same run pays the difference of the
-two budgets, and any other its whole budget. All methods pay so, those too whose own
-implementation would begin again, since a user can keep checkpoints for them.
+Training continues: a config that was trained before in the same run pays the difference of the two
+budgets, any other config its whole budget. This holds for all methods, even if their own
+implementation would start again, because users can keep checkpoints for them.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from typing import NamedTuple
 
 from deepband.core.facts import Config
 from deepband.core.schedule import Schedule
-from deepband.research.yahpo import Problem
+from deepband.research.benchmark import Problem
 from deepband.space.search_space import Space
 
 ETA = 3
 FULL_RUNS = 4
-"""A method may spend so many full runs, unless another number is asked for."""
+"""The default budget of a method, in full runs."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A data set and the budgets on it: 1 up to `max_budget`, which is all that the surrogate
-    knows."""
+    """A data set with budgets from 1 to `max_budget`, which is the benchmark's largest budget."""
 
     problem: Problem
     space: Space
@@ -32,21 +31,21 @@ class Task:
 
     @property
     def schedule(self) -> Schedule:
-        """That of a full run: plain Hyperband at the right max_budget."""
+        """The schedule of a full run: plain Hyperband at the right max_budget."""
         return Schedule.of(ETA, 1, self.max_budget)
 
     @property
     def full_run(self) -> float:
-        """Its cost, with continued training."""
+        """The cost of a full run, with continued training."""
         return float(self.schedule.cost_resumed)
 
     def fidelity(self, budget: float) -> float:
-        """A budget in units of the surrogate."""
+        """Return a budget in units of the benchmark's fidelity."""
         return self.problem.fidelity.high * budget / self.max_budget
 
 
 class Step(NamedTuple):
-    """A new incumbent: the config that the method would return, had it to end here."""
+    """A new incumbent: the config that the method would return if it stopped here."""
 
     spent: float
     budget: float
@@ -58,7 +57,7 @@ class SpentError(Exception):
 
 
 class Ledger:
-    """Answers a method with accuracies until its budget is spent."""
+    """Evaluates configs for a method until its budget is spent."""
 
     def __init__(self, task: Task, full_runs: float = FULL_RUNS) -> None:
         self.task = task
@@ -67,13 +66,16 @@ class Ledger:
         self.spent = 0.0
         self.steps: list[Step] = []
         self._trained: dict[Hashable, float] = {}
-        """Up to which budget, by training."""
+        """The largest budget so far, by training."""
         self._best = -1.0, 0.0
         """The incumbent's budget and its accuracy there."""
 
     def __call__(self, training: Hashable, config: Config, budget: float) -> float:
-        """The accuracy of a config with a budget. `training` tells configs apart: a method may try
-        the same values twice and pays twice, if it does not know that they are the same."""
+        """Return the accuracy of a config with a budget, or raise SpentError.
+
+        `training` identifies what is continued. A method that tries the same values twice without
+        recognising them pays twice.
+        """
         cost = max(0.0, budget - self._trained.get(training, 0.0))
         if self.spent + cost > self.limit * (1 + 1e-9):
             raise SpentError

@@ -1,7 +1,6 @@
 """All methods of the comparison, by name.
 
-A name that ends with -3 or -9 is that of a method whose first guess of max_budget is too small by
-that factor.
+A suffix of -3 or -9 means that the first guess of max_budget is too small by that factor.
 """
 
 from __future__ import annotations
@@ -12,41 +11,48 @@ from pathlib import Path
 from typing import TypeAlias
 
 from deepband.research.compare import peers
-from deepband.research.compare.deciding import RULES
+from deepband.research.compare.deepening_rules import RULES
 from deepband.research.compare.ledger import ETA, Ledger, SpentError
-from deepband.research.compare.ours import Ours, frugally, not_at_all, while_told
+from deepband.research.compare.own_methods import (
+    OwnMethod,
+    deepen_by_rule,
+    deepen_frugally,
+    do_not_deepen,
+)
 from deepband.samplers import SAMPLERS
 
 Method: TypeAlias = Callable[[Ledger, int], None]
 
 GUESSES = {0: "", 1: f"-{ETA}", 2: f"-{ETA**2}"}
-"""By how many powers of eta a first guess is too small, and how that is written."""
+"""By how many powers of eta a first guess is too small: the suffix of the name."""
+_PACKAGES = {"optuna": "optuna", "tpe": "optuna", "forest": "sklearn", "smac": "smac"}
+"""What methods need, by the first word of their name."""
 BASE = "uniform"
-"""The one that all are compared with."""
+"""The method that all others are compared with."""
 SAMPLED = tuple(SAMPLERS)
 PEERS = ("random", "optuna-random", "optuna-tpe", "smac")
 ONCE = "once"
 ENDING = (*(f"{ONCE}{ending}" for ending in GUESSES.values()), *RULES)
-"""Those that end before the budget is spent."""
+"""Methods that stop before the budget is spent."""
 RIGHT = (*SAMPLED, *PEERS)
-"""Those that know the right max_budget."""
+"""Methods that start at the right max_budget."""
 SMALL = tuple(
     f"{name}{ending}" for ending in GUESSES.values() if ending for name in (*SAMPLED, "frugal")
 )
-"""Those whose first guess is too small, and who go deeper until it is right."""
+"""Methods whose first guess is too small, and which deepen up to the right one."""
 
 
 def _ours() -> Iterator[tuple[str, Method]]:
     for levels, ending in GUESSES.items():
         for sampler in SAMPLED:
-            yield f"{sampler}{ending}", Ours(sampler, levels)
+            yield f"{sampler}{ending}", OwnMethod(sampler, levels)
     for levels, ending in GUESSES.items():
         if levels:
-            yield f"frugal{ending}", Ours(levels=levels, deepen=frugally)
+            yield f"frugal{ending}", OwnMethod(levels=levels, deepen=deepen_frugally)
     for levels, ending in GUESSES.items():
-        yield f"{ONCE}{ending}", Ours(levels=levels, deepen=not_at_all, again=False)
+        yield f"{ONCE}{ending}", OwnMethod(levels=levels, deepen=do_not_deepen, again=False)
     for name, rule in RULES.items():
-        yield name, Ours(levels=max(GUESSES), deepen=while_told(rule), again=False)
+        yield name, OwnMethod(levels=max(GUESSES), deepen=deepen_by_rule(rule), again=False)
 
 
 OURS: dict[str, Method] = dict(_ours())
@@ -54,7 +60,7 @@ METHODS = (*OURS, *PEERS)
 
 
 def method(name: str, smac_python: Path = peers.SMAC_PYTHON) -> Method:
-    """A method by its name."""
+    """Return a method by its name."""
     others: dict[str, Method] = {
         "random": peers.random_search,
         "optuna-random": peers.optuna_random,
@@ -65,16 +71,19 @@ def method(name: str, smac_python: Path = peers.SMAC_PYTHON) -> Method:
 
 
 def is_installed(name: str, smac_python: Path) -> bool:
-    """Whether what a method needs is there."""
+    """Return whether the packages that a method needs are installed."""
     if name == "smac":
         return smac_python.exists()
-    base, *_ = name.split("-")
-    needed = {"optuna": "optuna", "tpe": "optuna", "forest": "sklearn"}.get(base, "numpy")
-    return find_spec(needed) is not None
+    return is_builtin(name) or find_spec(_PACKAGES[name.partition("-")[0]]) is not None
+
+
+def is_builtin(name: str) -> bool:
+    """Return whether a method needs nothing but deepband."""
+    return name.partition("-")[0] not in _PACKAGES
 
 
 def play(name: str, ledger: Ledger, seed: int, smac_python: Path = peers.SMAC_PYTHON) -> None:
-    """Let a method search until its budget is spent, or until it ends by itself."""
+    """Run a method until its budget is spent, or until it stops by itself."""
     try:
         method(name, smac_python)(ledger, seed)
     except SpentError:

@@ -1,7 +1,7 @@
-"""Other tools on the same surrogates: random search, Optuna, and SMAC in an environment of its own.
+"""Other tools: random search, Optuna, and SMAC in a virtual environment of its own.
 
-Each is driven as its own documentation does it, with its default settings, and is given the same
-eta, smallest and largest budget as ours.
+Each is used as its documentation recommends, with default settings and with the same eta, smallest
+and largest budget as our methods.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SMAC_PYTHON = Path(".venv-peers/bin/python")
 
 
 def random_search(ledger: Ledger, seed: int) -> None:
-    """Configs by chance, each at the largest budget."""
+    """Evaluate random configs, each at the largest budget."""
     task, uniform = ledger.task, Uniform()
     for index in count():
         (config,) = uniform.draw(task.space, (), 0, [index], seed)
@@ -50,7 +50,7 @@ def optuna_tpe(ledger: Ledger, seed: int) -> None:
 
 
 def _optuna(ledger: Ledger, sampler: optuna.samplers.BaseSampler, seed: int) -> None:
-    """Hyperband as a pruner. The name is given because brackets are drawn by it."""
+    """Hyperband as a pruner. The study has a fixed name, because Optuna assigns brackets by it."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -64,7 +64,7 @@ def _optuna(ledger: Ledger, sampler: optuna.samplers.BaseSampler, seed: int) -> 
 
 
 def _trial(ledger: Ledger, trial: optuna.Trial, study: optuna.Study) -> None:
-    """Train a config from rung to rung until the pruner says no."""
+    """Train a config from rung to rung until it is pruned."""
     import optuna
 
     config = suggested(trial, ledger.task.space)
@@ -80,7 +80,7 @@ def _trial(ledger: Ledger, trial: optuna.Trial, study: optuna.Study) -> None:
 
 
 def suggested(trial: optuna.Trial, space: Space) -> Config:
-    """A config by Optuna's own suggestions; what a condition makes inactive is not asked for."""
+    """Return a config of values that Optuna suggests for the active parameters."""
     config: Config = {}
     for name, parameter in space.configspace.items():
         conditions = space.configspace.parent_conditions_of[name]
@@ -100,7 +100,7 @@ def _suggest(trial: optuna.Trial, parameter: Any) -> Any:
 
 
 def smac(python: Path) -> Callable[[Ledger, int], None]:
-    """SMAC's multi-fidelity facade, run by an interpreter that has it."""
+    """Return SMAC's multi-fidelity facade, run by a Python interpreter that has it."""
 
     def search(ledger: Ledger, seed: int) -> None:
         with (
@@ -120,7 +120,7 @@ def smac(python: Path) -> Callable[[Ledger, int], None]:
                 _converse(process, ledger, seed)
                 if process.wait() != 0:
                     errors.seek(0)
-                    raise DeepbandError(f"SMAC ended with an error: {errors.read()[-2000:]}")
+                    raise DeepbandError(f"SMAC failed: {errors.read()[-2000:]}")
             finally:
                 process.kill()
                 process.communicate()
@@ -129,7 +129,7 @@ def smac(python: Path) -> Callable[[Ledger, int], None]:
 
 
 def _converse(process: subprocess.Popen[str], ledger: Ledger, seed: int) -> None:
-    """Tell SMAC the task, then answer until it has no more questions."""
+    """Send SMAC the task, then evaluate configs until it stops."""
     assert process.stdin is not None
     assert process.stdout is not None
     task = {

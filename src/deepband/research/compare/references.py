@@ -1,6 +1,7 @@
-"""The scale of a data set: what configs by chance reach with the largest budget.
+"""The scale of regret on a data set: accuracies of random configs with the largest budget.
 
-Regret 1 is their median, and regret 0 the best of them, or what a method found if that is better.
+Regret 1 is their median. Regret 0 is the known optimum of a synthetic benchmark; otherwise the best
+random config, or what a method found if that is better.
 """
 
 from __future__ import annotations
@@ -12,27 +13,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deepband.research.paper.results import write_whole
-from deepband.research.paper.settings import read_scenario
-from deepband.research.yahpo import Rows
+from deepband.research.benchmark import Rows
+from deepband.research.result_files import write_whole
+from deepband.research.suites import read_benchmark, read_space
 from deepband.samplers.uniform import Uniform
-from deepband.space.search_space import Space
 
 SAMPLE = 20_000
-"""Configs drawn by chance, the same on all data sets of a scenario."""
+"""The number of random configs, which are the same on all data sets of a benchmark."""
 SEED = 2**31
-"""Which no run has."""
+"""The seed of these configs, which no run has."""
 
 
 class Reference(NamedTuple):
-    """The median and the best of many configs by chance."""
+    """The median and the best accuracy of a data set."""
 
     median: float
     best: float
 
 
-def reference(out: Path, data: Path, scenario: str, instance: str) -> Reference:
-    """That of a data set, from the folder if it was made before."""
+def reference(out: Path, data: str | Path, scenario: str, instance: str) -> Reference:
+    """Return the reference of a data set, from the folder if it was written before."""
     place = out / "references" / f"{scenario}-{instance}.json"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -41,15 +41,16 @@ def reference(out: Path, data: Path, scenario: str, instance: str) -> Reference:
     return Reference(**json.loads(place.read_text()))
 
 
-def measured(data: Path, scenario: str, instance: str) -> Reference:
-    """Asked of the surrogate."""
-    read = read_scenario(data, scenario)
-    budgets = np.full(SAMPLE, float(read.fidelity.high))
-    found = read.accuracies(_sample(data, scenario), instance, budgets)
-    return Reference(float(np.median(found)), float(found.max()))
+def measured(data: str | Path, scenario: str, instance: str) -> Reference:
+    """Compute the reference of a data set."""
+    benchmark = read_benchmark(data, scenario)
+    budgets = np.full(SAMPLE, float(benchmark.fidelity.high))
+    found = benchmark.accuracies(_sample(data, scenario), instance, budgets)
+    best = benchmark.best_accuracy(instance)
+    return Reference(float(np.median(found)), float(found.max()) if best is None else best)
 
 
 @cache
-def _sample(data: Path, scenario: str) -> Rows:
-    read = read_scenario(data, scenario)
-    return read.encode(Uniform().draw(Space(read.space), (), 0, range(SAMPLE), SEED))
+def _sample(data: str | Path, scenario: str) -> Rows:
+    configs = Uniform().draw(read_space(data, scenario), (), 0, range(SAMPLE), SEED)
+    return read_benchmark(data, scenario).encode(configs)

@@ -1,6 +1,8 @@
-"""SMAC's side of the comparison: a program that runs where SMAC is installed, and needs nothing of
-ours. The first line that it reads is the task; then it writes a config and its budget, and reads
-the loss, line by line."""
+"""The part of the comparison that runs where SMAC is installed, independently of deepband.
+
+The first line of its input is the task. Then it writes one line per evaluation, a config and its
+budget, and reads the loss.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from typing import Any
 
 
 def main() -> None:
-    """Optimise by asking whoever started this program."""
-    questions, sys.stdout = sys.stdout, sys.stderr  # SMAC may print what it likes
+    """Optimise with losses from the process that started this program."""
+    questions, sys.stdout = sys.stdout, sys.stderr  # SMAC may print to stdout
     from ConfigSpace import Configuration, ConfigurationSpace
     from smac import MultiFidelityFacade, Scenario
 
@@ -21,7 +23,9 @@ def main() -> None:
     def train(config: Configuration, seed: int, budget: float) -> float:
         print(json.dumps([plain(config), budget]), file=questions, flush=True)
         answer = sys.stdin.readline()
-        if not answer:  # whoever asked is gone, and an exception would be a failed trial
+        if (
+            not answer
+        ):  # the other process is gone, and SMAC would treat an exception as a failed trial
             os._exit(1)
         return float(answer)
 
@@ -37,7 +41,7 @@ def main() -> None:
 
 
 def plain(config: Any) -> dict[str, Any]:
-    """A config without NumPy's types."""
+    """Return a config without NumPy's types."""
     return {
         name: value.item() if hasattr(value, "item") else value
         for name, value in dict(config).items()

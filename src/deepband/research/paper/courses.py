@@ -1,8 +1,8 @@
-"""Methods taken along courses of max_budgets, many studies side by side.
+"""Methods along courses of max_budgets, in many studies at once.
 
-IH-HB begins a new study at each max_budget of the course; the three strategies go on with theirs.
-All of them draw the same configs, by (seed, bracket, index), and what the surrogate says of a
-config on a rung is inferred once for all of them, in batches over methods and seeds.
+IH-HB starts a new study at each max_budget of the course; the three strategies deepen theirs. All
+of them sample the same configs, by (seed, bracket, index). The accuracy of a config on a rung is
+predicted once for all of them, in batches over methods and seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deepband.analysis.summary import RunSummary
 from deepband.core.facts import Config, JobKey
 from deepband.core.records import Evaluation, Job
 from deepband.core.strategies import STRATEGIES, StrategyName
-from deepband.research.yahpo import Rows, Scenario
+from deepband.research.benchmark import Benchmark, Rows
 from deepband.samplers.uniform import CHUNK, Uniform
 from deepband.space.search_space import Space
 from deepband.study.study import Study
@@ -30,13 +30,13 @@ IH: Final = "ih"
 """Infinite-horizon Hyperband: from scratch with each larger max_budget."""
 METHODS = (IH, *STRATEGIES)
 Course: TypeAlias = tuple[Fraction, ...]
-"""The max_budgets of a run and of its deepenings, in order."""
+"""The max_budgets of a first run and of its deepenings, in order."""
 
 SeededKey: TypeAlias = tuple[int, JobKey]
 
 
 class Row(NamedTuple):
-    """One run: where a method stands after a max_budget of its course, all before it included."""
+    """One run: totals of a method after one max_budget of its course, with all before it."""
 
     scenario: str
     instance: str
@@ -44,35 +44,35 @@ class Row(NamedTuple):
     seed: int
     method: str
     first_budget: float
-    """That of the course's first run."""
+    """The first max_budget of the course."""
     runs: int
-    """How many it took so far, the first one included."""
+    """How many runs so far, including the first one."""
     max_budget: float
     accuracy_top: float
     """Of the best config on the max_budget."""
     accuracy_any: float
     """Of the best config on any budget."""
     budget: float
-    """Every evaluation at its whole budget, as the paper counts."""
+    """Every evaluation pays its whole budget, as in the paper."""
     budget_resumed: float
-    """With training continued from the rung below."""
+    """Training continues from the rung below."""
     evaluations: int
 
 
 class Draws:
-    """A sampler for all studies of one scenario: each config is drawn and encoded once."""
+    """A sampler for all studies of one benchmark: each config is sampled and encoded once."""
 
     learns = False
 
-    def __init__(self, scenario: Scenario) -> None:
-        self.scenario = scenario
-        self.space = Space(scenario.space)
+    def __init__(self, benchmark: Benchmark) -> None:
+        self.benchmark = benchmark
+        self.space = Space(benchmark.space)
         self._uniform = Uniform(CHUNK)
         self._chunks: dict[tuple[int, int, int], list[Config]] = {}
         """By seed, bracket and number."""
         self._first: dict[tuple[int, int, int], int] = {}
-        """Where a chunk begins in the rows."""
-        self._rows = scenario.encode([])
+        """Its position in the rows."""
+        self._rows = benchmark.encode([])
 
     def draw(
         self,
@@ -86,7 +86,7 @@ class Draws:
         return [drawn[index // CHUNK][index % CHUNK] for index in indices]
 
     def rows(self, jobs: Iterable[SeededKey]) -> Rows:
-        """The configs of jobs as rows for the surrogate."""
+        """Return the configs of jobs as rows for the benchmark."""
         first = self._first
         return self._rows.take(
             [
@@ -101,7 +101,7 @@ class Draws:
             indices = range(number * CHUNK, (number + 1) * CHUNK)
             self._chunks[key] = self._uniform.draw(self.space, (), bracket, indices, seed)
             self._first[key] = len(self._rows.categorical)
-            self._rows = self._rows.joined(self.scenario.encode(self._chunks[key]))
+            self._rows = self._rows.joined(self.benchmark.encode(self._chunks[key]))
         return self._chunks[key]
 
 
@@ -110,20 +110,20 @@ def _chunks_of(indices: Iterable[int]) -> set[int]:
 
 
 class Walk:
-    """A method on its way along a course, with one seed. Its first run is plain Hyperband and the
-    same for all methods: IH-HB makes it, and the others go on with a copy."""
+    """A method on a course, with one seed. The first run is plain Hyperband and the same for all
+    methods: IH-HB makes it, and the others continue with a copy."""
 
     def __init__(self, draws: Draws, eta: int, course: Course, seed: int) -> None:
         self.draws, self.eta, self.course, self.seed = draws, eta, course, seed
         self.method: StrategyName | Literal["ih"] = IH
         self.runs: list[RunSummary] = []
-        """Those of studies that were left behind."""
+        """The runs of earlier studies."""
         self.best = -math.inf
         self.step = 0
         self.study = self._begin()
 
     def copies(self) -> list[Walk]:
-        """The other methods, after the first run."""
+        """Return the other methods, after the first run."""
         others = [copy(self) for _ in STRATEGIES]
         for other, method in zip(others, STRATEGIES, strict=True):
             other.method, other.runs, other.study = method, [], self.study.copy()
@@ -141,19 +141,19 @@ class Walk:
 
     @property
     def first(self) -> bool:
-        """Whether it is on the first step of its course."""
+        """Whether this is the first step of the course."""
         return self.step == 0
 
     @property
     def last(self) -> bool:
-        """Whether it is on the last step of its course."""
+        """Whether this is the last step of the course."""
         return self.step == len(self.course) - 1
 
     @property
     def done(self) -> bool:
         return self.step == len(self.course)
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Take the next step of the course, if there is one."""
         self.step += 1
         if self.done:
@@ -166,7 +166,7 @@ class Walk:
             self.study.deepen(self.method, to=self.course[self.step])
 
     def row(self, scenario: str, instance: str) -> Row:
-        """Where it stands, now that the study is done with its max_budget."""
+        """Return the totals, once the study has finished its max_budget."""
         top = self.study.best_at(self.study.session.state.schedule.top)
         runs = [*self.runs, *self.study.runs]
         return Row(
@@ -187,23 +187,22 @@ class Walk:
 
 
 def _value(best: Evaluation) -> float:
-    """The accuracy of the best."""
     assert best.value is not None
     return best.value
 
 
 class Surrogate:
-    """What a data set's surrogate says of jobs, each inferred once."""
+    """The accuracies of jobs on one data set, each predicted once."""
 
     def __init__(self, draws: Draws, instance: str, last_budget: Fraction) -> None:
         self.draws, self.instance = draws, instance
         self.known: defaultdict[int, dict[JobKey, float]] = defaultdict(dict)
         """By seed, then job."""
-        # A budget is a number of epochs, or a share of the last max_budget in the course.
-        self._unit = 1 if draws.scenario.fidelity.whole else last_budget
+        # A budget is a number of epochs, or a share of the last max_budget of the course.
+        self._unit = 1 if draws.benchmark.fidelity.whole else last_budget
 
     def learn(self, asked: Iterable[tuple[int, Sequence[Job]]]) -> None:
-        """Infer what is not known yet of the jobs of each seed."""
+        """Predict the jobs of each seed that are not known yet."""
         new: dict[SeededKey, float] = {}
         for seed, jobs in asked:
             known = self.known[seed]
@@ -212,14 +211,14 @@ class Surrogate:
                 if key not in known:
                     new[seed, key] = job.budget
         if new:
-            self._infer(new)
+            self._predict(new)
 
-    def _infer(self, new: dict[SeededKey, float]) -> None:
-        scenario = self.draws.scenario
+    def _predict(self, new: dict[SeededKey, float]) -> None:
         repl = np.array([seed % 10 + 1 for seed, _ in new])
         unit = float(self._unit)
         budgets = [budget / unit for budget in new.values()]
-        found = scenario.accuracies(self.draws.rows(new), self.instance, budgets, repl)
+        rows = self.draws.rows(new)
+        found = self.draws.benchmark.accuracies(rows, self.instance, budgets, repl)
         for (seed, key), accuracy in zip(new, found.tolist(), strict=True):
             self.known[seed][key] = accuracy
 
@@ -232,8 +231,10 @@ def walk(
     seeds: Iterable[int],
     every_step: bool,
 ) -> Iterator[Row]:
-    """All methods along all courses, which end on the same max_budget, on one data set: a row
-    for the end of each course, or for every step of it."""
+    """Run all methods along all courses on one data set. All courses have the same last max_budget.
+
+    Yields one row for the end of each course, or for every step of it.
+    """
     (last,) = {course[-1] for course in courses}
     surrogate = Surrogate(draws, instance, last)
     walks = [Walk(draws, eta, course, seed) for seed in seeds for course in courses]
@@ -248,6 +249,6 @@ def walk(
         finished += [other for each in finished if each.first for other in each.copies()]
         for each in finished:
             if each.last or every_step:
-                yield each.row(draws.scenario.name, instance)
-            each.go_on()
+                yield each.row(draws.benchmark.name, instance)
+            each.advance()
         walks = going + [each for each in finished if not each.done]

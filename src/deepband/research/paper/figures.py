@@ -1,6 +1,6 @@
-"""The data of the paper's figures; `drawing` puts them on paper.
+"""The data of the paper's figures, which `figure_files` draws.
 
-Each function returns plain numbers, so that a figure can be checked without looking at it.
+Each function returns plain numbers, so that tests can check a figure without drawing it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from deepband.core.theory import (
     filled_efficient_pulls,
     rerun_pulls,
 )
-from deepband.research.paper.comparing import Columns, data_set_means, groups, paired, select
 from deepband.research.paper.courses import IH, METHODS
+from deepband.research.paper.savings import data_set_means, groups, paired, select
+from deepband.research.result_files import Columns
 
 Panel: TypeAlias = tuple[str, int]
 """A scenario and an eta."""
@@ -113,27 +114,27 @@ def _start_sizes(eta: int, top: int, s: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class CellCount:
-    """Who was on a rung of a bracket in a deepened run."""
+    """How many configs were on a rung of a bracket in a deepened run."""
 
     taken: int
-    """Evaluated there before, and taken over."""
+    """Evaluated there before, and reused."""
     new: int
     """Evaluated there in this run."""
     left: int
-    """Evaluated there before, and not promoted to it this time."""
+    """Evaluated there before, and not promoted again."""
 
 
 SHOWN = Schedule.of(eta=2, min_budget=1, max_budget=8)
-"""The schedule whose deepening is shown."""
+"""The schedule before the deepening."""
 
 
 def deepening(strategy: StrategyName) -> Mapping[Cell, CellCount]:
-    """A deepening of a small study, cell by cell: what was taken over and what was new."""
+    """Deepen a small study and count, cell by cell, what was reused and what was evaluated."""
     study = open_study(
         space={"good": (0.0, 1.0), "slow": (0.0, 1.0)},
         eta=SHOWN.eta,
         max_budget=SHOWN.max_budget,
-        seed=13,  # one where all three strategies differ
+        seed=13,  # all three strategies differ with this seed
     )
     study.optimize(_learning_curve)
     study.deepen(strategy)
@@ -148,6 +149,6 @@ def deepening(strategy: StrategyName) -> Mapping[Cell, CellCount]:
 
 
 def _learning_curve(config: Config, budget: float) -> float:
-    """A loss that falls with the budget, for some configs later than for others, with noise."""
+    """A noisy loss that falls with the budget, later for some configs than for others."""
     noise = math.sin(1000 * config["good"] * budget)
     return float(config["good"] + config["slow"] / (budget + 1) + 0.3 * noise / budget)

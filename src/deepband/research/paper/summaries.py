@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from deepband.research.paper.comparing import Columns, groups, select
 from deepband.research.paper.courses import METHODS
+from deepband.research.paper.savings import groups, select
+from deepband.research.result_files import Columns
 
 
 class Spread(NamedTuple):

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import fill
 
 from deepband.core.strategies import STRATEGIES
-from deepband.research.paper.comparing import NEGLIGIBLE, Comparison, Lost, Saving
+from deepband.research.markdown_tables import markdown
 from deepband.research.paper.courses import IH
+from deepband.research.paper.savings import Comparison, Lost, Saving
 from deepband.research.paper.summaries import Spread, Summary
+from deepband.research.statistics import NEGLIGIBLE
 
 
 def report(
@@ -115,13 +117,6 @@ def _extremes(savings: Sequence[Saving]) -> str:
 
 def _range(shares: Sequence[float]) -> str:
     return f"{min(shares):z.1%} to {max(shares):z.1%}"
-
-
-def markdown(header: str, rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    names = header.split(", ")
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _quality_row(each: Comparison) -> list[str]:

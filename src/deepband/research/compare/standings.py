@@ -1,4 +1,4 @@
-"""What the results say, in numbers. A pair of a test is a data set: the means over its seeds."""
+"""Regrets of methods, and tests between them in pairs of data-set means."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deepband.research.compare.curves import Band, Curves, Floats
+from deepband.research.compare.curves import Curves
 from deepband.research.compare.methods import BASE, ENDING, ONCE, PEERS, SAMPLED
-from deepband.research.paper.comparing import Difference
+from deepband.research.statistics import Band, Difference, Floats, holm
 
 LEVEL = 0.05
-"""Of the tests, over all of a table."""
+"""Significance level of the tests, over all of a table."""
 AS_GOOD = 0.01
-"""A regret that is larger by no more than this counts as the same."""
+"""A regret counts as the same if it is larger by at most this."""
 
 
 class Duel(NamedTuple):
-    """A method against another: the difference of their regrets, below zero if it is better."""
+    """One method against another: the difference of their regrets, negative if it is better."""
 
     method: str
     other: str
     difference: Difference
     p: float
-    """After Holm's correction over all duels of a table."""
+    """With Holm's correction over all duels of a table."""
 
     @property
     def verdict(self) -> str:
@@ -34,20 +34,20 @@ class Duel(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A method when so many full runs are spent."""
+    """A method after the budget of some number of full runs."""
 
     method: str
     regret: Band
     """Over data sets."""
     by_scenario: dict[str, float]
     duel: Duel | None
-    """Against the base."""
+    """Against the base method."""
 
 
 def standings(curves: Curves, runs: float, methods: Sequence[str]) -> list[Standing]:
-    """Those of some methods that have played, in their order."""
-    played = [name for name in methods if name in curves.methods]
-    fought = duels(curves, runs, [(name, BASE) for name in played if name != BASE])
+    """Return the standings of those methods that have results, in their order."""
+    present = [name for name in methods if name in curves.methods]
+    fought = duels(curves, runs, [(name, BASE) for name in present if name != BASE])
     of = {duel.method: duel for duel in fought}
     return [
         Standing(
@@ -56,7 +56,7 @@ def standings(curves: Curves, runs: float, methods: Sequence[str]) -> list[Stand
             _by_scenario(curves, _means(curves, name, runs)),
             of.get(name),
         )
-        for name in played
+        for name in present
     ]
 
 
@@ -66,12 +66,12 @@ def _by_scenario(curves: Curves, means: Floats) -> dict[str, float]:
 
 
 def against_peers(curves: Curves, runs: float) -> list[Duel]:
-    """Every sampler of ours against every peer."""
+    """Return duels of each of our samplers against each peer."""
     return duels(curves, runs, [(ours, peer) for peer in PEERS for ours in SAMPLED])
 
 
 def duels(curves: Curves, runs: float, wanted: Sequence[tuple[str, str]]) -> list[Duel]:
-    """Those of which both have played, with tests that are corrected together."""
+    """Return the duels of which both methods have results, with jointly corrected tests."""
     pairs = [pair for pair in wanted if set(pair) <= set(curves.methods)]
     found = [
         Difference.of(_means(curves, method, runs) - _means(curves, other, runs))
@@ -84,31 +84,21 @@ def duels(curves: Curves, runs: float, wanted: Sequence[tuple[str, str]]) -> lis
     ]
 
 
-def holm(values: Sequence[float]) -> list[float]:
-    """P-values, each as small as it may be called when all are looked at (Holm, 1979)."""
-    corrected, largest = [0.0] * len(values), 0.0
-    order = sorted(range(len(values)), key=lambda number: values[number])
-    for rank, number in enumerate(order):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[number]))
-        corrected[number] = largest
-    return corrected
-
-
 class Ending(NamedTuple):
-    """A method that ends by itself: what it spent, and the regret of what it returned."""
+    """A method that stops by itself: what it spent, and the regret of what it returned."""
 
     method: str
     spent: float
     regret: float
     times: float
-    """How many times as much it spent, on average, as the cheapest first guess, known in hindsight,
-    whose regret is no more in the same run; as the best one, if all have more."""
+    """Its spending over that of the cheapest first guess, known in hindsight, with no more regret
+    in the same run; over that of the best first guess, if all have more regret."""
     excess: float
-    """Its regret beyond that of first guesses which spend as much on all data sets alike."""
+    """Its regret minus that of a first guess with the same average spending on all data sets."""
 
 
 def endings(curves: Curves) -> list[Ending]:
-    """Those methods, each beside one run at every first guess; none, unless there are such."""
+    """Return all such methods; an empty list without runs at fixed first guesses."""
     ends = {
         name: np.array([curves.ends(name), curves.at(name, np.inf)])
         for name in ENDING
@@ -130,7 +120,8 @@ def _averages(end: Floats) -> tuple[float, float]:
 
 
 def _times(end: Floats, fixed: Floats) -> float:
-    """`end` has what was spent and the regret, each by data set and seed; `fixed` such rows."""
+    """`end` has spending and regret, each by data set and seed; `fixed` has one such row per first
+    guess."""
     (spent, regret), costs, regrets = end, fixed[:, 0], fixed[:, 1]
     as_good = regrets <= np.maximum(regret + AS_GOOD, regrets.min(axis=0))
     return float(spent.sum() / np.where(as_good, costs, np.inf).min(axis=0).sum())

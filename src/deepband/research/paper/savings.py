@@ -1,17 +1,16 @@
-"""What the results say, in numbers: savings and differences in accuracy.
+"""Savings of budget and differences in accuracy, against IH-HB.
 
-Accuracies are compared in pairs: a method against IH-HB on the same data set, the mean over all
-seeds each (on a scenario with a single data set, seed by seed). Data sets, not runs, are the
-independent observations: the configs of a seed are the same on all of them.
+Accuracies are compared in pairs: a method and IH-HB on the same data set, each by its mean over all
+seeds (on a scenario with a single data set, seed by seed). Data sets, not runs, are the independent
+observations, because the configs of a seed are the same on all data sets.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,45 +18,8 @@ from numpy.typing import NDArray
 from deepband.core.schedule import Schedule
 from deepband.core.strategies import STRATEGIES
 from deepband.research.paper.courses import IH
-
-Columns: TypeAlias = Mapping[str, NDArray[Any]]
-"""Results by column."""
-
-NEGLIGIBLE = 0.001
-"""A tenth of a percent point of accuracy."""
-
-
-class Difference(NamedTuple):
-    """A mean difference in pairs, its 95 % interval, and the p-value of Wilcoxon's test."""
-
-    mean: float
-    low: float
-    high: float
-    p: float
-    pairs: int
-
-    @classmethod
-    def of(cls, differences: NDArray[np.float64]) -> Difference:
-        from scipy import stats
-
-        mean, count = float(differences.mean()), len(differences)
-        if count < 2:  # nothing can be said
-            return cls(mean, math.nan, math.nan, math.nan, count)
-        if not differences.any():
-            return cls(0.0, 0.0, 0.0, 1.0, count)
-        low, high = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
-        # Without equal pairs, as Wilcoxon did: then it is exact where few are left.
-        p = float(stats.wilcoxon(differences[differences != 0]).pvalue)
-        return cls(mean, float(low), float(high), p, count)
-
-    @property
-    def negligible(self) -> bool:
-        return -NEGLIGIBLE < self.low <= self.high < NEGLIGIBLE
-
-    def __str__(self) -> str:
-        if math.isnan(self.low):
-            return f"{self.mean:+z.5f} (one pair)"
-        return f"{self.mean:+z.5f} ({self.low:+z.5f} to {self.high:+z.5f})"
+from deepband.research.result_files import Columns
+from deepband.research.statistics import Difference
 
 
 class Saving(NamedTuple):
@@ -101,7 +63,7 @@ class Comparison:
 
 
 def comparisons(results: Columns) -> Iterator[Comparison]:
-    """All scenarios, etas and strategies, in the order of the results."""
+    """Compare all strategies on all scenarios and etas, in the order of the results."""
     for scenario, eta in groups(results):
         of = {method: select(results, scenario, eta, method) for method in (IH, *STRATEGIES)}
         for method in STRATEGIES:
@@ -109,14 +71,14 @@ def comparisons(results: Columns) -> Iterator[Comparison]:
 
 
 def groups(results: Columns) -> list[tuple[str, int]]:
-    """The scenarios and etas, in the order of the results."""
+    """Return the scenarios and etas, in the order of the results."""
     pairs = zip(results["scenario"].tolist(), results["eta"].tolist(), strict=True)
     first_seen = list(dict.fromkeys(results["scenario"].tolist()))
     return sorted(set(pairs), key=lambda pair: (first_seen.index(pair[0]), pair[1]))
 
 
 def select(results: Columns, scenario: str, eta: int, method: str) -> Columns:
-    """The rows of one method, data set after data set, seed after seed."""
+    """Return the rows of one method, sorted by data set and seed."""
     chosen = (
         (results["scenario"] == scenario) & (results["eta"] == eta) & (results["method"] == method)
     )
@@ -167,30 +129,30 @@ def _difference(ours: Columns, rerun: Columns, column: str) -> Difference:
 
 
 class Lost(NamedTuple):
-    """What a first guess cost, against having known the last max_budget at once."""
+    """The cost of a first guess, against a single run at the last max_budget."""
 
     scenario: str
     eta: int
     first: float
     last: float
     deepenings: int
-    """1 is one jump; more are steps of eta."""
+    """1 for a single jump; otherwise the number of steps by eta."""
     method: str
     budget: float
-    """Mean share of a fresh run's budget that was spent beyond it."""
+    """The mean budget in addition to a single run, as a share of it."""
     budget_resumed: float
     accuracy: Difference
-    """On the last max_budget, against the fresh run."""
+    """At the last max_budget, against the single run."""
 
     @property
     def course(self) -> str:
-        """The max_budgets in words."""
+        """The max_budgets as text."""
         steps = [self.first * self.eta**step for step in range(self.deepenings)]
         return ", ".join(f"{budget:.4g}" for budget in (*steps, self.last))
 
 
 def losses(beyond: Columns) -> Iterator[Lost]:
-    """All courses that end on the last max_budget, with every method."""
+    """Return the cost of all courses to the last max_budget, with every method."""
     for scenario, eta in groups(beyond):
         last = beyond["max_budget"][(beyond["scenario"] == scenario) & (beyond["eta"] == eta)].max()
         ends = {

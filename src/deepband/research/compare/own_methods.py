@@ -1,7 +1,7 @@
-"""Studies of ours: a sampler, a first guess of max_budget, and how they go deeper.
+"""Methods of deepband: a sampler, a first guess of max_budget, and a way of deepening.
 
-A study that is done at the right max_budget and has budget left is followed by another one there,
-with another seed, whose sampler also sees what the studies before it have found.
+When a study has finished at the right max_budget and budget is left, another study follows there
+with another seed. Its sampler also sees the results of the earlier studies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias
 from deepband import open_study
 from deepband.core.facts import Config
 from deepband.core.records import Evaluation
-from deepband.research.compare.deciding import Rule
+from deepband.research.compare.deepening_rules import Rule
 from deepband.research.compare.ledger import ETA, Ledger
 from deepband.samplers import SAMPLERS, Sampler
 from deepband.samplers.uniform import CHUNK
@@ -23,13 +23,13 @@ from deepband.space.search_space import Space
 from deepband.study.study import Study
 
 APART = 1_000_000
-"""Between the indices of a study and those of the next one, for the eyes of a sampler."""
+"""The distance between the indices of one study and the next, as a sampler sees them."""
 
 Run: TypeAlias = Callable[[Study], None]
 
 
-class Remembering:
-    """A sampler that also sees what earlier studies have found."""
+class SamplerWithHistory:
+    """A sampler that also sees the results of earlier studies."""
 
     def __init__(self, sampler: Sampler, earlier: Sequence[Evaluation]) -> None:
         self.sampler, self.earlier = sampler, earlier
@@ -51,15 +51,15 @@ class Remembering:
         return self.sampler.draw(space, known, bracket, indices, seed)
 
 
-def step_by_step(study: Study, levels: int, run: Run) -> None:
-    """Deepen by `preserving`, level after level."""
+def deepen_preserving(study: Study, levels: int, run: Run) -> None:
+    """Deepen by `preserving`, one level after another."""
     for _ in range(levels):
         study.deepen("preserving")
         run(study)
 
 
-def frugally(study: Study, levels: int, run: Run) -> None:
-    """Deepen by `frugal`, level after level, and fill the last one."""
+def deepen_frugally(study: Study, levels: int, run: Run) -> None:
+    """Deepen by `frugal`, one level after another, and fill the last one."""
     for _ in range(levels):
         study.deepen("frugal")
         run(study)
@@ -68,30 +68,30 @@ def frugally(study: Study, levels: int, run: Run) -> None:
         run(study)
 
 
-def while_told(rule: Rule) -> Callable[[Study, int, Run], None]:
-    """Deepen while a rule says so, up to the right max_budget."""
+def deepen_by_rule(rule: Rule) -> Callable[[Study, int, Run], None]:
+    """Return a way of deepening that continues while a rule says so."""
 
     def deepen(study: Study, levels: int, run: Run) -> None:
         for _ in range(levels):
             if not rule(study):
                 return
-            step_by_step(study, 1, run)
+            deepen_preserving(study, 1, run)
 
     return deepen
 
 
-def not_at_all(study: Study, levels: int, run: Run) -> None:
-    """Leave it at the first guess."""
+def do_not_deepen(study: Study, levels: int, run: Run) -> None:
+    """Stay at the first guess."""
 
 
 @dataclass(frozen=True)
-class Ours:
-    """A method of ours."""
+class OwnMethod:
+    """A method of deepband."""
 
     sampler: str = "uniform"
     levels: int = 0
-    """The first guess is too small by eta to the power of this."""
-    deepen: Callable[[Study, int, Run], None] = step_by_step
+    """The first guess is too small by a factor of eta to the power of this."""
+    deepen: Callable[[Study, int, Run], None] = deepen_preserving
     again: bool = True
     """Whether more studies follow while budget is left."""
 
@@ -118,18 +118,18 @@ class Ours:
             max_budget=ledger.task.max_budget // ETA**levels,
             seed=seed,
             maximize=True,
-            sampler=Remembering(SAMPLERS[self.sampler](CHUNK), earlier),
+            sampler=SamplerWithHistory(SAMPLERS[self.sampler](CHUNK), earlier),
         )
 
 
 def _run(study: Study, ledger: Ledger, number: int) -> None:
-    """Evaluate what is open, as one worker does."""
+    """Evaluate all jobs of a study, as one worker would."""
     while (job := study.ask()) is not None:
         training = number, job.bracket, job.index
         study.tell(job, ledger(training, job.config, job.budget))
 
 
 def _apart(evaluations: Iterable[Evaluation], number: int) -> list[Evaluation]:
-    """Evaluations with indices that no other study has."""
+    """Return evaluations with indices that no other study has."""
     shift = APART * (number + 1)
     return [each._replace(index=each.index + shift) for each in evaluations]

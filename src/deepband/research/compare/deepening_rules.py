@@ -1,6 +1,6 @@
-"""Rules that look at a study whose run is done and say whether to go deeper.
+"""Rules that decide, from the results of a finished run, whether to deepen a study.
 
-A rule is a function in `RULES`, and a method of the comparison by its name.
+Each rule in `RULES` is a method of the comparison under its name.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Rule: TypeAlias = Callable[[Study], bool]
 
 
 def ranks_differ(study: Study) -> bool:
-    """PASHA's plain rule (Bohdal et al., 2023): go deeper unless the two top rungs rank those who
-    are on both in the same order. Fewer than two rank nobody, and it goes deeper."""
+    """PASHA's plain rule (Bohdal et al., 2023): deepen unless the two top rungs rank the configs
+    that are on both in the same order. With fewer than two such configs, deepen."""
     *_, (_, pairs) = [(-1, []), *chart_data.both_rungs(study.session.state)]
     if len(pairs) < 2:
         return True
@@ -27,7 +27,7 @@ def ranks_differ(study: Study) -> bool:
 
 
 def advised(study: Study) -> bool:
-    """What `optimize(deepen="auto")` goes by."""
+    """The rule of `optimize(deepen="auto")`."""
     return study.advice().deepen
 
 

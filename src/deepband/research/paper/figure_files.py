@@ -10,8 +10,8 @@ from deepband.core.schedule import Cell
 from deepband.core.strategies import STRATEGIES
 from deepband.errors import DeepbandError
 from deepband.research.paper import figures
-from deepband.research.paper.comparing import Columns
 from deepband.research.paper.courses import IH, METHODS
+from deepband.research.result_files import Columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,8 +1,7 @@
-"""Running the units of a study, one after another or in processes side by side."""
+"""Work in several processes that end with the process that started them."""
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import signal
@@ -10,16 +9,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from typing import TypeVar
 
 from deepband.errors import DeepbandError
-from deepband.research.paper.courses import Draws, walk
-from deepband.research.paper.results import Folder
-from deepband.research.paper.settings import Unit
-from deepband.research.yahpo import Scenario
 
 Item = TypeVar("Item")
 
@@ -31,7 +23,7 @@ def do_missing(
     workers: int,
     show: Callable[[int, int], None],
 ) -> None:
-    """Do those of the items that are not done; `show` is told how many are, of how many."""
+    """Do the work of all items that are not done; calls `show(done, total)` after each."""
     left = [item for item in items if not is_done(item)]
     before = len(items) - len(left)
     show(before, len(items))
@@ -42,7 +34,7 @@ def do_missing(
 def _in_processes(
     work: Callable[[Item], Item], items: Sequence[Item], workers: int
 ) -> Iterator[Item]:
-    """Do something with each of the items, side by side; yields each as it is done."""
+    """Do the work of all items concurrently; yields each item when it is done."""
     if workers == 1:
         yield from map(work, items)
         return
@@ -54,12 +46,12 @@ def _in_processes(
             yield future.result()
     except BrokenProcessPool as error:
         raise DeepbandError(
-            "a worker died, perhaps for want of memory. What is done is kept: run the same "
-            "command again to go on, with fewer workers if it happens again."
+            "A worker process died, perhaps because memory ran out. Finished parts are kept: run "
+            "the same command again to resume, with fewer workers if it happens again."
         ) from error
     finally:
         for process in multiprocessing.active_children():
-            if process not in others:  # done or not wanted: parts are whole or not there
+            if process not in others:  # parts are written atomically, so none is left half done
                 process.terminate()
         pool.shutdown(cancel_futures=True)
 
@@ -75,32 +67,3 @@ def _end_with_the_driver() -> None:
     if driver is not None:
         driver.join()
         os._exit(1)
-
-
-def run_unit(folder: Folder, data: Path, unit: Unit) -> Unit:
-    """Do a unit and keep its part."""
-    draws = _draws(data, unit.scenario)
-    with _collector_off():
-        seeds = range(folder.seeds)
-        rows = walk(draws, unit.instance, unit.eta, unit.courses, seeds, unit.every_step)
-        folder.write_part(unit, rows)
-    return unit
-
-
-@cache
-def _draws(data: Path, scenario: str) -> Draws:
-    """One a scenario and process: the configs of a seed are the same on all data sets."""
-    return Draws(Scenario(data, scenario))
-
-
-@contextmanager
-def _collector_off() -> Iterator[None]:
-    """Without the garbage collector, which would visit hundreds of thousands of live results
-    again and again. A unit leaves no cycles for it."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -1,4 +1,4 @@
-"""Reading search spaces in ConfigSpace's JSON format 0.2, which ConfigSpace 1 does not read."""
+"""Search spaces in ConfigSpace's JSON format 0.2, which ConfigSpace 1 does not read."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 def read_space(described: Mapping[str, Any], without: Collection[str]) -> ConfigurationSpace:
-    """The space that is described, without these parameters.
+    """Return the described space without some parameters.
 
-    Raises KeyError or ValueError for what is not in the format, or would lose its meaning: a
-    condition on a parameter that is left out, or a forbidden clause.
+    Raises KeyError or ValueError if the description has another format, a condition on a parameter
+    that is left out, or a forbidden clause.
     """
     from ConfigSpace import ConfigurationSpace
 
     if described["json_format_version"] != 0.2:
         raise ValueError(f"its json_format_version is {described['json_format_version']}, not 0.2")
     if described["forbiddens"]:
-        raise ValueError("it has forbidden clauses, which are not read here")
+        raise ValueError("it has forbidden clauses, which are not supported")
     space = ConfigurationSpace()
     space.add(
         _parameter(each) for each in described["hyperparameters"] if each["name"] not in without
@@ -46,7 +46,7 @@ def _parameter(described: Mapping[str, Any]) -> Hyperparameter[Any, Any]:
         return UniformIntegerHyperparameter(name, low, high, log=log)
     if kind == "uniform_float":
         return UniformFloatHyperparameter(name, low, high, log=log)
-    raise ValueError(f"parameter {name!r} is of type {kind!r}, which is not read here")
+    raise ValueError(f"parameter {name!r} is of type {kind!r}, which is not supported")
 
 
 def _condition(space: ConfigurationSpace, described: Mapping[str, Any]) -> Condition:
@@ -57,4 +57,4 @@ def _condition(space: ConfigurationSpace, described: Mapping[str, Any]) -> Condi
         return EqualsCondition(space[child], space[parent], described["value"])
     if kind == "IN":
         return InCondition(space[child], space[parent], described["values"])
-    raise ValueError(f"the condition of {child!r} is of type {kind!r}, which is not read here")
+    raise ValueError(f"the condition of {child!r} is of type {kind!r}, which is not supported")

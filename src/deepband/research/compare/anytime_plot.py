@@ -1,4 +1,4 @@
-"""Anytime curves, drawn: regret against budget spent, with intervals over data sets."""
+"""The figure of anytime curves: regret against budget spent, with intervals over data sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deepband.research.compare.curves import Curves
-from deepband.research.compare.deciding import RULES
+from deepband.research.compare.deepening_rules import RULES
 from deepband.research.compare.methods import BASE, GUESSES, PEERS, RIGHT, SMALL
 
 if TYPE_CHECKING:
@@ -28,27 +28,27 @@ COLOURS = {
     "auto": "#332288",
     "pasha": "#882255",
 }
-"""By the first word of a name (most by Okabe and Ito); any other has Matplotlib's next one."""
+"""By the first word of a method's name (most from Okabe and Ito)."""
 FIRST = 0.05
-"""The least budget that is drawn, in full runs."""
+"""The smallest budget in the figure, in full runs."""
 SHOWN = 0.01, 2.0
-"""The regrets that are drawn."""
+"""The range of regrets in the figure."""
 
 
 def panels(methods: Sequence[str]) -> dict[str, list[str]]:
-    """Which of the methods are drawn together: a panel for each first guess, if it has any."""
+    """Return which methods are drawn together: one row of panels per first guess."""
     rows = {"first guess right": list(RIGHT)}
     for ending in GUESSES.values():
         if ending:
             rows[f"too small by {ending[1:]}"] = [n for n in SMALL if n.endswith(ending)]
-    rows[list(rows)[-1]] += RULES  # which start with the smallest guess
+    rows[list(rows)[-1]] += RULES  # they start with the smallest guess
     found = {title: [n for n in names if n in methods] for title, names in rows.items()}
     return {title: names for title, names in found.items() if names}
 
 
 def draw_curves(curves: Curves, place: Path) -> bool:
-    """A row for each first guess; a column for all data sets and for each scenario. Says whether
-    there was anything to draw."""
+    """Draw one row per first guess, and one column for all data sets and per benchmark. Returns
+    whether there was anything to draw."""
     from matplotlib.figure import Figure
 
     scenarios = [None, *dict.fromkeys(scenario for scenario, _ in curves.pairs)]

@@ -1,10 +1,12 @@
-"""What the results say, in words and tables."""
+"""The report of a comparison: regrets after one and all full runs, with tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from deepband.research.compare.comparing import (
+from deepband.research.compare.curves import Curves
+from deepband.research.compare.methods import BASE, RIGHT, SMALL
+from deepband.research.compare.standings import (
     AS_GOOD,
     Duel,
     Ending,
@@ -13,20 +15,19 @@ from deepband.research.compare.comparing import (
     endings,
     standings,
 )
-from deepband.research.compare.curves import Curves
-from deepband.research.compare.methods import BASE, RIGHT, SMALL
-from deepband.research.paper.comparing import Difference
-from deepband.research.paper.tables import markdown
+from deepband.research.markdown_tables import markdown
+from deepband.research.statistics import Difference
 
 GROUPS = {"First guess right": RIGHT, "First guess too small": SMALL}
 
 
 def report(curves: Curves) -> str:
-    """Everything as a page of Markdown."""
+    """Return all answers and tables as Markdown."""
     parts = [
-        f"{len(curves.pairs)} data sets, {len(curves.seeds)} seeds. Regret: 0 is the best that is "
-        "known of a data set, 1 the median config by chance; means, with 95 % intervals over data "
-        "sets. p: Wilcoxon's test on means over seeds, with Holm's correction within a table.",
+        f"{len(curves.pairs)} data sets, {len(curves.seeds)} seeds. Regret is 0 for the best known "
+        "accuracy of a data set and 1 for the median random config; tables show means, with 95 % "
+        "intervals over data sets. p is that of Wilcoxon's test on means over seeds, with Holm's "
+        "correction within a table.",
     ]
     for runs in sorted({1, curves.full_runs}):
         for title, names in GROUPS.items():
@@ -40,31 +41,31 @@ def report(curves: Curves) -> str:
     fought = against_peers(curves, curves.full_runs)
     if fought:
         parts += [
-            f"### Our samplers beside other tools, {_runs(curves.full_runs)} spent",
+            f"### Our samplers against other tools, {_runs(curves.full_runs)} spent",
             "\n".join(answer_peers(fought)),
             markdown("ours, peer, difference, p, ours is", map(_duel_row, fought)),
         ]
     ended = endings(curves)
     if ended:
         parts += [
-            "### Where to end",
-            "Spent in full runs. Times: what was spent in all, over what the cheapest first guess "
-            f"needs for no more regret ({AS_GOOD} more counts as none) in the same run. Excess: "
-            "the regret beyond that of first guesses which spend as much on all data sets alike.",
+            "### When to stop",
+            "Spending is in full runs. Times: total spending over that of the cheapest first guess "
+            f"with no more regret in the same run (up to {AS_GOOD} counts as none). Excess: regret "
+            "minus that of a first guess with the same average spending on all data sets.",
             markdown("method, spent, regret, times, excess", map(_end_row, ended)),
         ]
     return "\n\n".join(parts) + "\n"
 
 
 def answer_peers(fought: Sequence[Duel]) -> Iterator[str]:
-    """A line a peer: who of ours is better, and who is worse."""
+    """Yield one line per peer: which of our samplers are better, and which are worse."""
     for peer in dict.fromkeys(duel.other for duel in fought):
         said = [
             f"{', '.join(names)} {verdict}"
             for verdict in ("better", "worse", "open")
             if (names := [d.method for d in fought if (d.other, d.verdict) == (peer, verdict)])
         ]
-        yield f"- Beside {peer}: {'; '.join(said)}."
+        yield f"- Against {peer}: {'; '.join(said)}."
 
 
 def _answer(found: Sequence[Standing]) -> str:
@@ -76,8 +77,8 @@ def _answer(found: Sequence[Standing]) -> str:
         for verdict in ("better", "worse")
     )
     return (
-        f"Lowest regret: {best.method}. Better than {BASE}: {', '.join(better) or 'nobody'}. "
-        f"Worse: {', '.join(worse) or 'nobody'}."
+        f"Lowest regret: {best.method}. Better than {BASE}: {', '.join(better) or 'none'}. "
+        f"Worse: {', '.join(worse) or 'none'}."
     )
 
 

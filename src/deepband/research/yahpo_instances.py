@@ -1,9 +1,9 @@
-"""The data sets of the comparison, in two lists that do not overlap.
+"""The data sets of YAHPO Gym that the comparison uses, in two lists that do not overlap.
 
-Parameters of our methods are chosen on the tuning ones only. The first four of each scenario were
-looked at before there was a comparison; the others, of both lists, were drawn by chance from
-those whose best config is at least 0.02 better than the median one. What stands in neither list is
-left for another time.
+Parameters of our methods are chosen on the tuning list only. Its first four data sets of each
+scenario had been used before there was a comparison. The others, in both lists, were sampled at
+random from those whose best config is at least 0.02 better than the median config. Data sets in
+neither list are reserved for later use.
 """
 
 from __future__ import annotations
