@@ -24,7 +24,7 @@ from driving import finish, noisy, open_study
 def test_flat_curves_say_stay() -> None:
     advice = finished(rank).advice()
     assert not advice.deepen
-    assert advice.reason == "the top rung brought the best nothing"
+    assert advice.reason == "the best config gained nothing on the top rung"
     assert (advice.judged, advice.gain, advice.exchanges) == ((0, 0), 0.0, 0)
     assert [each.incumbent for each in advice.gains] == [0.0, 0.0, 0.0]
     assert (advice.best_budget, advice.best_gain) == (27, 0.0)
@@ -38,7 +38,7 @@ def test_curves_that_still_fall_say_deepen() -> None:
     assert advice.gain == 5.0
     assert [each.promoted for each in advice.gains] == [5.0, 5.0, 5.0]
     assert (advice.best_budget, advice.best_gain) == (27, 5.0)
-    assert advice.reason.startswith("the top rung still brought the best")
+    assert advice.reason.startswith("the best config still gained")
 
 
 @pytest.mark.parametrize(("share", "deepen"), [(0.9 * LEAST_GAIN, False), (2 * LEAST_GAIN, True)])
@@ -69,14 +69,14 @@ def test_ranks_that_differ_say_deepen() -> None:
     assert advice.deepen
     assert advice.judged == (1, 0)
     assert advice.exchanges == 1
-    assert advice.reason == "the two top rungs do not agree who is better"
+    assert advice.reason == "the two top rungs rank configs differently"
 
 
 def test_a_best_that_began_on_the_top_rung_says_deepen() -> None:
     advice = finished(lambda job: -rank(job) if job.bracket == 3 else rank(job)).advice()
     assert advice.deepen
     assert (advice.judged, advice.gain) == (None, None)
-    assert "began on the top rung" in advice.reason
+    assert "started on the top rung" in advice.reason
 
 
 def test_too_few_to_tell() -> None:
@@ -94,7 +94,7 @@ def test_a_top_rung_without_losses_says_stay(bad: object) -> None:
     study = finished(lambda job: bad if job.rung == 3 else rank(job))
     advice = study.advice()
     assert not advice.deepen
-    assert advice.reason == "nobody has a finite loss on the top rung"
+    assert advice.reason == "no config has a finite loss on the top rung"
     assert advice.gains[-1].incumbent is None
     assert advice.best_budget == 9
     nothing = finished(lambda job: bad).advice()
@@ -143,10 +143,10 @@ def test_one_config_is_enough_after_a_frugal_deepening() -> None:
     finish(study, rank)
     advice = study.advice()
     assert advice.gains[-1].configs == 1
-    assert advice.reason == "the top rung brought the best nothing"
+    assert advice.reason == "the best config gained nothing on the top rung"
     study.deepen("frugal")
     finish(study, lambda job: -50.0)
-    assert study.advice().reason.startswith("the top rung still brought the best")
+    assert study.advice().reason.startswith("the best config still gained")
 
 
 @given(cases())
@@ -208,7 +208,7 @@ def test_nothing_but_noise_says_stay() -> None:
     advice = finished(trembling, eta=2, max_budget=16).advice()
     assert not advice.deepen
     assert (advice.gain, advice.noise, advice.crossings, advice.exchanges) == (1.0, 1.0, 1, 0)
-    assert advice.reason == "the top rung brought the best no more than the noise"
+    assert advice.reason == "the best config gained no more than the noise on the top rung"
 
 
 def test_advice_needs_a_finished_run() -> None:

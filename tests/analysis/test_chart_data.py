@@ -9,76 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepband import Context, Study
+from deepband import Context
 from deepband.analysis import chart_data
-from deepband.analysis.chart_data import Axis, CellRow, Deepening, Mark
+from deepband.analysis.cells import cells
+from deepband.analysis.chart_data import Axis, Deepening
 from deepband.analysis.importance import importance
 from deepband.analysis.rank_agreement import agreements
-from deepband.core import hyperband
 from deepband.core.evaluations import best_evaluation
-from deepband.core.strategies import StrategyName
-from driving import finish, noisy, open_study
+from deepband.core.strategies import NAMES, StrategyName
+from driving import deepened, finish, noisy, open_study
 
-STRATEGIES = st.lists(
-    st.sampled_from(["discarding", "preserving", "efficient", "frugal"]), max_size=2
-)
-
-
-def deepened(strategies: list[StrategyName], seed: int = 0, maximize: bool = False) -> Study:
-    study = open_study(max_budget=3, maximize=maximize)
-    objective = noisy(seed, failures=0.0 if maximize else 0.2)  # an infinite value is none
-    finish(study, objective, random.Random(seed))
-    for strategy in strategies:
-        possible = strategy in dict(
-            hyperband.options(study.session.state)
-        )  # some are left to send on
-        study.deepen(strategy if possible else "preserving")
-        finish(study, objective, random.Random(seed))
-    return study
-
-
-def test_cells_of_a_study_that_nobody_ran() -> None:
-    assert chart_data.cells(open_study(max_budget=3).session.state) == [
-        CellRow(0, 0, 1, 3, (0,), 0, 0, 3),
-        CellRow(0, 1, 3, 1, (0,), 0, 0, 0),
-        CellRow(1, 1, 3, 2, (0,), 0, 0, 2),
-    ]
-
-
-def test_cells_after_a_deepening_in_the_middle() -> None:
-    study = open_study(max_budget=3)
-    finish(study, lambda job: float(job.index))
-    study.deepen("efficient")
-    jobs = study.ask_all()
-    study.tell(jobs[0], 0.5)
-    study.tell(jobs[1], ValueError("no"))
-    assert chart_data.cells(study.session.state)[:3] == [
-        CellRow(0, 0, 1, 9, (3, 2), 1, 1, 4),
-        CellRow(0, 1, 3, 3, (1, 0), 0, 0, 0),
-        CellRow(0, 2, 9, 1, (0, 0), 0, 0, 0),
-    ]
-    assert chart_data.marks(study.session.state, 0, 0) == [
-        Mark(0, 0, 0.0, True),
-        Mark(1, 0, 1.0, False),
-        Mark(2, 0, 2.0, False),
-        Mark(3, 1, 0.5, False),
-        Mark(4, 1, None, False),
-        *(Mark(index, None, None, False) for index in range(5, 9)),
-    ]
-
-
-@given(STRATEGIES, st.integers(0, 5))
-def test_cells_add_up_to_the_runs(strategies: list[StrategyName], seed: int) -> None:
-    study = deepened(strategies, seed)
-    cells = chart_data.cells(study.session.state)
-    for run in study.runs:
-        assert sum(cell.evaluated[run.run] for cell in cells) == run.evaluations
-    assert sum(cell.failed for cell in cells) == sum(e.loss is None for e in study.evaluations)
-    for cell in cells:
-        marks = chart_data.marks(study.session.state, cell.bracket, cell.rung)
-        assert len(marks) == cell.configs
-        assert sum(mark.promoted for mark in marks) == cell.promoted
-        assert sum(mark.run is None for mark in marks) == cell.open == 0
+STRATEGIES = st.lists(st.sampled_from(NAMES), max_size=2)
 
 
 @given(STRATEGIES, st.integers(0, 5), st.booleans())
@@ -93,7 +34,7 @@ def test_the_incumbent_by_hand(strategies: list[StrategyName], seed: int, maximi
         if each.loss is not None and each.loss < least:
             least = each.loss
             steps.append((spent, resumed, each.loss))
-    assert [(step.spent, step.spent_resumed, step.told.loss) for step in found.steps] == steps
+    assert [(step.spent, step.spent_resumed, step.result.loss) for step in found.steps] == steps
     assert found.spent == spent == sum(run.cost for run in study.runs)
     assert found.spent_resumed == resumed == sum(run.cost_resumed for run in study.runs)
     best = best_evaluation(study.session.state)
@@ -116,7 +57,7 @@ def test_rows_do_not_depend_on_the_order_of_results() -> None:
         study = open_study(max_budget=9)
         finish(study, noisy(1), random.Random(order))
         studies.append(study.session.state)
-    for row in (chart_data.cells, chart_data.incumbent, chart_data.curves, agreements):
+    for row in (cells, chart_data.incumbent, chart_data.curves, agreements):
         first, *others = (row(state) for state in studies)
         assert all(other == first for other in others)
 

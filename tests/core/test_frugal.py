@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import deepband
 from deepband import BudgetError, Context, InputError, Study, UnfinishedError
-from deepband.analysis import chart_data
+from deepband.analysis.cells import occupied_cells
 from deepband.analysis.export import canonical
 from deepband.analysis.summary import grid, status
 from deepband.core import hyperband
@@ -120,7 +120,7 @@ def test_nobody_to_send_on() -> None:
     study = open_study()
     finish(study, lambda job: RuntimeError("no") if job.rung == 2 else 0.5)
     for ask in (study.deepen, study.quote):
-        with pytest.raises(InputError, match=r"nobody to send on.*budget 9 failed. Choose another"):
+        with pytest.raises(InputError, match=r"no config to promote.*budget 9 failed. Choose"):
             ask("frugal")
     assert [strategy for strategy, _ in hyperband.options(study.session.state)] == list(STRATEGIES)
     assert len(forecast(study, 1, 1.0)) == 4
@@ -135,7 +135,7 @@ def test_failures_stay_behind_and_leave_places_empty() -> None:
     verdict = study.explain(2, 0)[-1]
     assert verdict.promoted is False
     assert verdict.rank is None
-    assert "a failure never goes on" in str(verdict)
+    assert "a failure is never promoted" in str(verdict)
 
 
 def test_every_config_of_the_old_top_rung_is_told_why() -> None:
@@ -279,7 +279,7 @@ def test_results_from_elsewhere_find_their_places(tmp_path: Path) -> None:
     assert study.add_evaluation({"x": 0.5}, 27, 0.1) == (3, 0, 3)
     with pytest.raises(InputError, match="deepen first"):
         study.add_evaluations({"x": 0.125}, [(1, 0.5), (3, 0.4)])
-    with pytest.raises(InputError, match=r"on no rung.*1, 3, 9, 27\."):
+    with pytest.raises(InputError, match=r"no rung has this budget.*1, 3, 9, 27\."):
         study.add_evaluation({"x": 0.75}, 81, 0.5)
     assert len(finish(study, noisy(1))) == 2
     assert len(study.session.state.ahead.results) == 2
@@ -397,8 +397,8 @@ def test_every_face_shows_it() -> None:
     assert lines[-1] == (
         "2 configs, 2 evaluations, cost 54 (36 when training continues from the rung below)"
     )
-    cells = {(cell.bracket, cell.rung): cell for cell in chart_data.cells(study.session.state)}
-    assert sum(cell.evaluated[1] for (_, rung), cell in cells.items() if rung == 3) == 2
+    cells = {(cell.bracket, cell.rung): cell for cell in occupied_cells(study.session.state)}
+    assert sum(cell.by_run[1] for (_, rung), cell in cells.items() if rung == 3) == 2
     assert (3, 3) not in cells
     shown = grid(status(study.session.state))
     assert [row[0] for row in shown] == ["rung", "budget", *(f"bracket {n}" for n in range(4))]

@@ -72,7 +72,7 @@ def finish_all(study: Study) -> None:
 )
 def test_a_config_that_is_none_of_the_space_is_refused(wrong: dict[str, Any]) -> None:
     study = open_study(space=SPACE)
-    with pytest.raises(deepband.SpaceError, match="is no config of the space"):
+    with pytest.raises(deepband.SpaceError, match="is not a config of the space"):
         study.enqueue(wrong)
     assert study.session.state.configs == [[], [], []]
 
@@ -140,8 +140,8 @@ def test_results_are_recorded_for_the_next_run_when_this_one_is_full() -> None:
 @pytest.mark.parametrize(
     ("results", "message"),
     [
-        ([(2, 0.1)], r"on no rung.*1, 3, 9, 27"),
-        ([(81, 0.1)], "on no rung"),
+        ([(2, 0.1)], r"no rung has this budget.*1, 3, 9, 27"),
+        ([(81, 0.1)], "no rung has this budget"),
         ([(1, 0.1), (9, 0.1)], "neighbouring rungs"),
         ([(3, 0.1), (1, 0.1)], "neighbouring rungs"),
         ([], "neighbouring rungs"),
@@ -250,7 +250,7 @@ def test_a_place_takes_one_result_on_a_rung(tmp_path: Path, in_a_file: bool) -> 
         study.add_evaluations(MINE, [(1, 0.1)])
         study.add_evaluations(MINE, [(3, 0.1)], place=(0, 0))
         for results in ([(1, 0.2)], [(3, 0.2)], [(1, 0.2), (3, 0.2)]):
-            with pytest.raises(InputError, match=r"has a result on rung \d already"):
+            with pytest.raises(InputError, match=r"already has a result on rung \d"):
                 study.add_evaluations(MINE, results, place=(0, 0))
         study.add_evaluations(MINE, [(9, 0.1)], place=(0, 0))
         finish(study, noisy(1))

@@ -148,7 +148,7 @@ def test_maximizing_is_converted_once() -> None:
         study.tell(job, value)
     assert (study.best.loss, study.best.value) == (-0.75, 0.75)
     assert read_result(-math.inf, maximize=True)[0] == math.inf
-    with pytest.raises(ResultError, match="better than anything"):
+    with pytest.raises(ResultError, match="no loss can be better"):
         read_result(math.inf, maximize=True)
 
 

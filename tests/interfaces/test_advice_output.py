@@ -23,7 +23,7 @@ def test_prices_stand_beside_the_answer() -> None:
 def test_it_shows_itself() -> None:
     advice = finished(rank).advice()
     text = str(advice)
-    assert text.startswith("stay at 27: the top rung brought the best nothing\n")
+    assert text.startswith("stay at 27: the best config gained nothing on the top rung\n")
     for piece in ("Kendall's tau 1.00", "0 pairs beyond the noise", "9 to 27", "frugal, "):
         assert piece in text
     html = advice._repr_html_()
@@ -59,4 +59,4 @@ def test_shares_of_the_spread(times: float, shown: str) -> None:
     assert flat.spread is not None
     step = times * flat.spread
     advice = finished(lambda job: rank(job) - step * (job.rung == 3)).advice()
-    assert f"the best {shown} of the spread" in advice.reason
+    assert f"gained {shown} of the spread" in advice.reason

@@ -42,12 +42,12 @@ def test_the_command_line() -> None:
     done = call(main, [*run, "--max-budget-limit", "729", "--strategy", "efficient"])
     assert done.exit_code == 0
     assert "run 2, max_budget 81: done" in done.output
-    assert "\nstay at 81: the top rung brought the best nothing\n" in done.output
+    assert "\nstay at 81: the best config gained nothing on the top rung\n" in done.output
     assert "deepband advice a.study" in done.output
 
     told = call(main, ["advice", "a.study"])
     assert told.exit_code == 0
-    assert told.output.startswith("stay at 81: the top rung brought the best nothing\n")
+    assert told.output.startswith("stay at 81: the best config gained nothing on the top rung\n")
     found = json.loads(call(main, ["advice", "a.study", "--json"]).output)
     assert found["deepen"] is False
     assert [each["strategy"] for each in found["quotes"]] == list(NAMES)
@@ -70,7 +70,7 @@ def test_the_command_line() -> None:
 )
 def test_it_says_which_limit_held(name: str, limit: str, why: str) -> None:
     output = said("auto-deepen", name, limit)
-    assert "\ndeepen at 9: the top rung still brought the best " in output
+    assert "\ndeepen at 9: the best config still gained " in output
     assert f"{why}\n" in output
 
 

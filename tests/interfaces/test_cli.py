@@ -184,7 +184,7 @@ def test_hostile_texts_are_shown_and_not_obeyed(folder: Path, study: Path) -> No
         (["run", "b.study", "train.py:broken", "--max-budget", "9"], 1, "KeyError"),
         (["status", "nothing.study"], 2, "there is no study nothing.study"),
         (["status", "train.py"], 1, "is not an intact study file"),
-        (["quote", "mlp.study", "--to", "50"], 2, "the nearest to go to are 27 and 81"),
+        (["quote", "mlp.study", "--to", "50"], 2, "the nearest values are 27 and 81"),
         (["deepen", "mlp.study", "--strategy", "effcient"], 2, "'effcient'"),
         (["explain", "mlp.study", "7", "0"], 2, "there is no bracket 7"),
         (["nonsense"], 2, "No such command"),

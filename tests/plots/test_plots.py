@@ -19,6 +19,7 @@ from matplotlib.collections import LineCollection, PathCollection
 import hostile
 from deepband import Study
 from deepband.analysis import chart_data
+from deepband.analysis.cells import occupied_cells
 from deepband.interfaces.cli import main
 from deepband.plots import KINDS
 from driving import finish, noisy, open_study
@@ -68,7 +69,7 @@ def test_brackets_show_every_evaluation_once() -> None:
     places = [place for part in dots for place in np.asarray(part.get_offsets())]
     assert len(places) == len(study.evaluations)
     lines = [part for part in ax.collections if isinstance(part, LineCollection)]
-    promoted = sum(cell.promoted for cell in chart_data.cells(study.session.state))
+    promoted = sum(cell.promoted for cell in occupied_cells(study.session.state))
     assert sum(len(part.get_segments()) for part in lines) == promoted
 
 
@@ -89,7 +90,7 @@ def test_the_incumbent_shows_the_rows_of_all_studies() -> None:
         found = chart_data.incumbent(each.session.state)
         x, y = data(line)
         assert x == [*(step.spent for step in found.steps), found.spent]
-        assert y[:-1] == [step.told.loss for step in found.steps]
+        assert y[:-1] == [step.result.loss for step in found.steps]
     marks = [line for line in ax.lines if line.get_marker() == "v"]
     assert len(marks) == 4  # a deepening each, in both ways of counting
     legend = ax.get_legend()
@@ -108,7 +109,7 @@ def test_curves_and_incumbent_are_in_the_users_sign() -> None:
 
 def test_curves_say_when_they_are_not_all() -> None:
     study = deepened()
-    assert study.plot.curves().get_title() == "Configs on their way up"
+    assert study.plot.curves().get_title() == "Losses from rung to rung"
     assert "the 5 of" in study.plot.curves(most=5).get_title()
 
 

@@ -74,7 +74,7 @@ def test_an_unknown_sampler_names_the_valid_ones() -> None:
 
 @pytest.mark.parametrize("bad", [3, object(), Uniform])
 def test_what_is_no_sampler_is_refused(bad: Any) -> None:
-    with pytest.raises(InputError, match=r"a sampler is one of 'uniform', .* or has a method draw"):
+    with pytest.raises(InputError, match=r"is not a sampler: give one of 'uniform', .*method draw"):
         open_study(sampler=bad)
 
 

@@ -157,7 +157,7 @@ def test_failures_of_later_runs_are_verdicts() -> None:
     study = open_study()
     study.auto_deepen(train, max_budget_limit=729)
     assert [run.max_budget for run in study.runs] == [9, 27]
-    assert study.advice().reason == "nobody has a finite loss on the top rung"
+    assert study.advice().reason == "no config has a finite loss on the top rung"
 
     begun = open_study()
     begun.optimize(falling)

@@ -195,10 +195,10 @@ def test_deepening_goes_on_and_can_be_repeated() -> None:
 @pytest.mark.parametrize(
     ("to", "message"),
     [
-        (50, "the nearest to go to are 27 and 81"),
-        (3, "the nearest to go to are 27 and 81"),
-        (100, "the nearest to go to are 81 and 243"),
-        (27.1, "the nearest to go to are 27 and 81"),
+        (50, "the nearest values are 27 and 81"),
+        (3, "the nearest values are 27 and 81"),
+        (100, "the nearest values are 81 and 243"),
+        (27.1, "the nearest values are 27 and 81"),
         (0, "greater than zero"),
         (-9, "greater than zero"),
         ("27", "finite number"),
@@ -352,7 +352,7 @@ def test_explain_says_why() -> None:
     finish(study, lambda job: -1.0 if job.index >= 9 else job.index / 10)
     kept = study.explain(0, 1)[2]
     assert kept.promoted
-    assert "revokes nothing" in kept.reason
+    assert "revokes no promotion" in kept.reason
 
     study.deepen("discarding")
     finish(study, lambda job: -float(job.index))

@@ -77,7 +77,7 @@ def play(case: Case, study: Study, order: random.Random | None = None) -> list[l
             continue
         to, before = study.max_budget * case.eta**levels, len(study.runs)
         if strategy == FRUGAL and all_failed(study):
-            with pytest.raises(InputError, match="nobody to send on"):
+            with pytest.raises(InputError, match="no config to promote"):
                 study.deepen(strategy, to=to)
             continue
         study.deepen(strategy, to=to)

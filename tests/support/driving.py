@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import deepband
 from deepband import Job, Study
+from deepband.core import hyperband
 from deepband.core.facts import JobKey
+from deepband.core.strategies import StrategyName
 
 SPACE = {"x": (0.0, 1.0)}
 Objective = Callable[[Job], object]
@@ -49,6 +51,18 @@ def finish(study: Study, objective: Objective, order: random.Random | None = Non
         study.tell_all([(job, objective(job)) for job in batch])
         done += batch
     return done
+
+
+def deepened(strategies: Sequence[StrategyName], seed: int = 0, maximize: bool = False) -> Study:
+    """A finished study, deepened by each strategy; by `preserving` where one is refused."""
+    study = open_study(max_budget=3, maximize=maximize)
+    objective = noisy(seed, failures=0.0 if maximize else 0.2)  # an infinite value is refused
+    finish(study, objective, random.Random(seed))
+    for strategy in strategies:
+        possible = strategy in dict(hyperband.options(study.session.state))
+        study.deepen(strategy if possible else "preserving")
+        finish(study, objective, random.Random(seed))
+    return study
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:

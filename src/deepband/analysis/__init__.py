@@ -1,5 +1,5 @@
-"""What a state says, as pure functions: summaries, quotes, explanations, advice, rank agreement,
-gains, parameter importance, the data of charts, exports and data frames.
+"""Pure functions of a state: summaries, cells, quotes, explanations, advice, rank agreement, gains,
+parameter importance, chart data, exports and data frames.
 
 Imports `core` and `space`.
 """

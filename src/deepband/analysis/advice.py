@@ -1,9 +1,10 @@
 """Whether a larger max_budget is likely to pay, from a finished run alone.
 
-Deepen while the best still improves: while the top rung brought it more than a tenth of the spread,
-and more than the noise. Deepen, too, while the two top rungs rank configs differently beyond the
-noise, and where nothing can be told: fewer than two configs are on both, or the best, by far, began
-on the top one. Else stay. A frugal deepening may leave one config on top, which is then enough.
+Deepen while the best config still improves: it gained more than a tenth of the spread, and more
+than the noise, on the top rung. Deepen, too, while the two top rungs rank configs differently
+beyond the noise, and if there is no evidence: fewer than two configs are on both rungs, or the best
+config by far started on the top one. Otherwise stay. After a frugal deepening, which may leave a
+single config on the top rung, one config is enough.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from deepband.core.state import State
 from deepband.core.strategies import Place
 
 LEAST_GAIN = 0.1
-"""The best still improves if the top rung brought it more than this share of the spread."""
+"""The best config still improves if it gained more than this share of the spread."""
 FEWEST = 2
-"""So many must be on both top rungs for a run to tell that it is enough."""
+"""How many configs must be on both top rungs for the answer to be "stay"."""
 # Both are measured by `bench/auto.py`; `docs/explanation/decisions.md` has the numbers.
 
 
@@ -33,37 +34,37 @@ FEWEST = 2
 class Advice:
     """Whether deepening is likely to pay, and why. Printed, it is a table.
 
-    Gains, the spread and the noise are differences of losses; a positive gain is an improvement,
-    also for those who maximise. What a run is too small to tell is None.
+    Gains, the spread and the noise are differences of losses. A positive gain is an improvement,
+    also if the study maximizes. What cannot be estimated from a small run is None.
     """
 
     deepen: bool
     reason: str
     max_budget: int | float
     best_budget: int | float | None
-    """Where the best config of all stopped: the one of `study.best`."""
+    """The highest budget of the best config, which is the one of `study.best`."""
     best_gain: float | None
-    """What its last rung brought it; None if it has been on no other."""
+    """How much it gained on its last rung; None if it has been on one rung only."""
     judged: Place | None
-    """Who decides, as (bracket, index): the best of those who came up to the top rung. None if
-    somebody began there and is better, by more than the noise and a tenth of the spread."""
+    """The config that decides, as (bracket, index): the best of those promoted to the top rung.
+    None if one that started there is better by more than the noise and a tenth of the spread."""
     gain: float | None
-    """What the top rung brought that one."""
+    """How much that config gained on the top rung."""
     spread: float | None
-    """From the best on the top rung to the median on the rung below."""
+    """From the best loss on the top rung to the median on the rung below."""
     noise: float
-    """Two losses that are no further apart are not told apart: PASHA's estimate. 0 without a sign
-    of noise."""
+    """Losses that differ by no more than this count as equal, as PASHA estimates it. 0 if there is
+    no sign of noise."""
     crossings: int
-    """How many pairs cross back and forth from rung to rung: what the noise is estimated from."""
+    """How many pairs of configs cross back and forth from rung to rung: the basis of the noise."""
     agreement: Agreement | None
-    """How alike the two top rungs rank configs, by finite losses; None if there is one rung."""
+    """How similarly the two top rungs rank configs, by finite losses; None if there is one rung."""
     exchanges: int
     """How many pairs the two top rungs rank differently, beyond the noise."""
     gains: tuple[Gain, ...]
-    """What each rung brought, beyond the one below it."""
+    """What each rung gained over the one below it."""
     quotes: tuple[Quote, ...]
-    """What each way to go on would cost."""
+    """What each way to continue would cost."""
 
     def __str__(self) -> str:
         lines = self.lines()
@@ -75,11 +76,11 @@ class Advice:
 
     @property
     def title(self) -> str:
-        """The answer, in a line."""
+        """The answer, in one line."""
         return f"{'deepen' if self.deepen else 'stay'} at {self.max_budget:.10g}: {self.reason}"
 
     def lines(self) -> list[tuple[str, str]]:
-        """The reasons in numbers, and the prices: names and texts."""
+        """The numbers behind the answer, and the prices, as pairs of a name and a text."""
         return [*self._ranks(), *self._gains(), *self._prices()]
 
     def _ranks(self) -> Iterator[tuple[str, str]]:
@@ -112,7 +113,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is decided by."""
+    """The numbers that decide."""
 
     high: Losses
     both: int
@@ -125,7 +126,7 @@ class Found:
 
 
 def look(rungs: Sequence[Losses], least_gain: float = LEAST_GAIN) -> Found:
-    """The numbers that the two top rungs give."""
+    """The numbers that decide, from the finite losses on each rung."""
     low, high = rungs[-2] if len(rungs) > 1 else {}, rungs[-1]
     noise, crossings = gains.noise(rungs)
     spread = median(low.values()) - min(high.values()) if low and high else None
@@ -167,17 +168,17 @@ def advise(state: State) -> Advice:
 
 
 def _answer(state: State, found: Found) -> tuple[bool, str]:
-    """What the rule says, unless most of what it would judge by failed."""
+    """The answer of the rule, unless most evaluations on the top rung failed."""
     top = state.schedule.top
     losses = [loss for of in state.schedule.brackets for loss in state.losses(of, top).values()]
     if found.high and 2 * losses.count(None) > len(losses):
         budget = f"{state.run.budgets[top]:.10g}"
-        return False, f"most evaluations with budget {budget} failed: mend that first"
+        return False, f"most evaluations with budget {budget} failed: fix that first"
     return decide(found, fewest=1 if state.run.frugal else FEWEST)
 
 
 def _agreement(rungs: Sequence[Losses], budgets: Sequence[int | float]) -> Agreement | None:
-    """That of the two top rungs, by finite losses."""
+    """The agreement of the two top rungs, by finite losses."""
     if len(rungs) < 2:
         return None
     low, high = rungs[-2:]
@@ -186,20 +187,20 @@ def _agreement(rungs: Sequence[Losses], budgets: Sequence[int | float]) -> Agree
 
 
 def decide(found: Found, least_gain: float = LEAST_GAIN, fewest: int = FEWEST) -> tuple[bool, str]:
-    """The rule, with the reason in words."""
+    """Whether to deepen, and the reason in words."""
     gain, spread = found.gain, found.spread
     if not found.high:
-        return False, "nobody has a finite loss on the top rung"
+        return False, "no config has a finite loss on the top rung"
     if found.both < fewest:
         return True, "too few configs are on both top rungs to tell"
     if gain is None or spread is None:
-        return True, "the best began on the top rung, and nothing shows how it improves"
+        return True, "the best config started on the top rung, so its improvement is unknown"
     share = f"{_percent(gain / spread)} of the spread" if spread > 0 else f"{gain:.4g}"
     if gain > max(found.noise, least_gain * spread, 0.0):
-        return True, f"the top rung still brought the best {share}"
+        return True, f"the best config still gained {share} on the top rung"
     if found.exchanges:
-        return True, "the two top rungs do not agree who is better"
-    return False, f"the top rung brought the best {_little(gain, found.noise, share)}"
+        return True, "the two top rungs rank configs differently"
+    return False, f"the best config gained {_little(gain, found.noise, share)} on the top rung"
 
 
 def _little(gain: float, noise: float, share: str) -> str:
@@ -209,22 +210,22 @@ def _little(gain: float, noise: float, share: str) -> str:
 
 
 def _judged(low: Losses, high: Losses, width: float) -> Place | None:
-    """Whose gain on the top rung counts: the best of those who came up to it, unless one who began
-    there is better by more than a width."""
+    """The config whose gain counts: the best of those promoted to the top rung, unless one that
+    started there is better by more than `width`."""
     order = sorted(high, key=lambda place: (high[place], place))
-    came_up = next((place for place in order if place in low), None)
-    as_good = came_up is not None and high[came_up] - high[order[0]] <= width
-    return came_up if as_good else None
+    promoted = next((place for place in order if place in low), None)
+    as_good = promoted is not None and high[promoted] - high[order[0]] <= width
+    return promoted if as_good else None
 
 
 def _best_of_all(
     rungs: Sequence[Losses], budgets: Sequence[int | float]
 ) -> tuple[int | float | None, float | None]:
-    """The budget on which the best config of all stopped, and what that brought it."""
-    told = [(loss, -rung, place) for rung, of in enumerate(rungs) for place, loss in of.items()]
-    if not told:
+    """The highest budget of the best config of all, and how much it gained there."""
+    losses = [(loss, -rung, place) for rung, of in enumerate(rungs) for place, loss in of.items()]
+    if not losses:
         return None, None
-    *_, place = min(told)  # of equal losses the one with the larger budget, as `study.best`
+    *_, place = min(losses)  # ties go to the larger budget, as in `study.best`
     rung = max(rung for rung, of in enumerate(rungs) if place in of)
     below = rungs[rung - 1].get(place) if rung else None
     return budgets[rung], None if below is None else below - rungs[rung][place]
@@ -235,7 +236,7 @@ def _signed(gain: float | None) -> str:
 
 
 def _percent(share: float) -> str:
-    """Two digits, and no decimals from 10 on."""
+    """A share in percent, with two digits or without decimals."""
     percent = 100 * share
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from deepband.core.runs import Run
 from deepband.core.state import State
-from deepband.core.strategies import NOBODY, ranked
+from deepband.core.strategies import EMPTY, ranked
 from deepband.errors import read_index
 
 
@@ -15,11 +15,10 @@ from deepband.errors import read_index
 class Verdict:
     """What a run decided about one config on one rung. Printed, it is a sentence.
 
-    `promoted` is None while the rung is not decided, and on the top rung. `rank` counts from 1
-    among the `candidates`, who competed for the `slots` left on the rung above; it is None when
-    the config did not compete. `loss` (None for a failure, or when it is not told yet) and
-    `cutoff`, the loss of the last of them that went up, are minimised; the sentence speaks in
-    the user's sign.
+    `promoted` is None while the rung is undecided, and on the top rung. `rank` counts from 1 among
+    the `candidates` that competed for the `slots` left on the rung above; it is None if the config
+    did not compete. `loss` (None for a failure, or while there is no result) and `cutoff`, the loss
+    of the last config promoted, are minimised; the sentence shows them in the user's direction.
     """
 
     run: int
@@ -40,7 +39,7 @@ class Verdict:
 
 
 def explain(state: State, bracket: int, index: int) -> tuple[Verdict, ...]:
-    """The verdicts about a config, in the order in which they were made."""
+    """The verdicts about a config, in the order of the runs and rungs."""
     schedule = state.full.schedule  # a frugal run has the configs of the run before it
     bracket = read_index("bracket", bracket, schedule.top + 1)
     size = schedule.start_size(bracket)
@@ -53,28 +52,28 @@ def _of_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdic
         yield from _of_frugal_run(state, run, bracket, index)
         return
     for rung in run.schedule.rungs(bracket) if bracket in run.schedule.brackets else ():
-        arrived = run.arrived.get((bracket, rung), frozenset())
+        arrived = run.arrived.get((bracket, rung), EMPTY)
         if index in arrived and rung == run.schedule.top:
             yield _top(state, run, bracket, index)
         elif index in arrived and (bracket, rung + 1) not in run.arrived:
             yield _undecided(state, run, bracket, index, rung)
         elif (bracket, rung + 1) in run.arrived and (
-            index in arrived or index in run.before.get((bracket, rung), NOBODY)
+            index in arrived or index in run.before.get((bracket, rung), EMPTY)
         ):
             yield _decided(state, run, bracket, index, rung)
 
 
 def _of_frugal_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdict]:
-    """Whether it went from the rung that was the top one before, over all brackets, and how."""
+    """Whether it was promoted from the rung that was the top one before, and its result there."""
     rung = run.schedule.top - 1
-    if index in run.before.get((bracket, rung), NOBODY):
+    if index in run.before.get((bracket, rung), EMPTY):
         order, slots = state.frugal_contest(run)
-        losses = [state.results[of, rung][who].loss for of, who in order]
+        losses = [state.results[of, rung][each].loss for of, each in order]
         place = (bracket, index)
         rank = order.index(place) + 1 if place in order else None
-        verdict = _verdict(state, run, bracket, index, rung, "a failure never goes on")
+        verdict = _verdict(state, run, bracket, index, rung, "a failure is never promoted")
         yield _ranked(state, verdict, rank, losses, slots, " over all brackets")
-    if index in run.arrived.get((bracket, run.schedule.top), NOBODY):
+    if index in run.arrived.get((bracket, run.schedule.top), EMPTY):
         yield _top(state, run, bracket, index)
 
 
@@ -86,7 +85,7 @@ def _decided(state: State, run: Run, bracket: int, index: int, rung: int) -> Ver
     rank = order.index(index) + 1 if index in contest.pool else None
     reason = "did not compete, since it did not reach this rung in this run"
     if index in contest.kept:
-        reason = "stays promoted, since this strategy revokes nothing"
+        reason = "stays promoted, since this strategy revokes no promotion"
     verdict = _verdict(state, run, bracket, index, rung, reason)
     verdict = _ranked(state, verdict, rank, [losses[each] for each in order], slots)
     return replace(verdict, promoted=index in run.arrived[bracket, rung + 1])
@@ -100,8 +99,8 @@ def _ranked(
     slots: int,
     where: str = "",
 ) -> Verdict:
-    """A verdict with the rank among losses, best first, for so many slots; its reason stays what
-    it is for a config that did not compete."""
+    """A verdict completed with the rank among `losses`, best first. A config that did not compete
+    keeps its reason."""
     promoted = rank is not None and rank <= slots
     cutoff = losses[min(slots, len(losses)) - 1] if slots and losses else None
     reason = verdict.reason
@@ -126,19 +125,19 @@ def _ranked(
 
 def _top(state: State, run: Run, bracket: int, index: int) -> Verdict:
     top = run.schedule.top
-    told = state.results[bracket, top].get(index)
-    reason = f"{_show(state, told.loss)} on the top rung" if told else "waits for its result"
+    result = state.results[bracket, top].get(index)
+    reason = f"{_show(state, result.loss)} on the top rung" if result else "waits for its result"
     return _verdict(state, run, bracket, index, top, reason)
 
 
 def _undecided(state: State, run: Run, bracket: int, index: int, rung: int) -> Verdict:
-    reason = f"not decided, {state.progress[bracket].open} jobs of this rung are open"
+    reason = f"undecided, {state.progress[bracket].open} jobs of this rung are open"
     return _verdict(state, run, bracket, index, rung, reason)
 
 
 def _verdict(state: State, run: Run, bracket: int, index: int, rung: int, reason: str) -> Verdict:
-    told = state.results[bracket, rung].get(index)
-    loss = told.loss if told else None
+    result = state.results[bracket, rung].get(index)
+    loss = result.loss if result else None
     return Verdict(run.number, run.strategy, rung, run.budgets[rung], loss, reason)
 
 

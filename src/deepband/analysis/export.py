@@ -1,4 +1,4 @@
-"""Evaluations as text to take away: csv, jsonl, and a canonical jsonl to compare studies by."""
+"""Evaluations as text: CSV, JSON Lines, and canonical JSON Lines to compare studies with."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from deepband.core.records import Evaluation
 from deepband.core.state import State
 
 FORMULA = "=+\\-@\uff1d\uff0b\uff0d\uff20"
-"""How a cell begins that a spreadsheet would compute; some accept the full-width signs, too."""
+"""The characters at the start of a cell that a spreadsheet would compute. Some spreadsheets accept
+the full-width signs, too."""
 COMPUTED = re.compile(rf"(^|;)(?=[\s\"]*[{FORMULA}]|[\t\r])")
-"""Where such a cell begins in a text: also after a semicolon, at which a spreadsheet of many
-countries divides a line, whatever the quotes say."""
+"""Where such a cell starts in a text: also after a semicolon, which separates columns in the
+spreadsheets of many countries even inside quotes."""
 PLAIN = ["bracket", "index", "rung", "budget", "run", "loss", "value", "error", "seconds"]
 PLAIN += ["resumed_from"]
 """The columns that every table has, named as in an Evaluation."""
 
 
 def canonical(state: State) -> Iterator[str]:
-    """One line an evaluation, sorted by bracket, index and rung: what was decided from, and
-    nothing of when, where or how it was run. Equal studies give equal bytes."""
+    """One line per evaluation, sorted by bracket, index and rung: what decisions depend on, without
+    when, where or how it ran. Equal studies give equal bytes."""
     for each in all_evaluations(state):
         row: dict[str, Any] = {
             "bracket": each.bracket,
@@ -43,7 +44,7 @@ def canonical(state: State) -> Iterator[str]:
 
 
 def jsonl(state: State) -> Iterator[str]:
-    """One line an evaluation with all that is known of it."""
+    """One line per evaluation, with all its fields."""
     for each in all_evaluations(state):
         row = each._asdict()
         row.update(
@@ -56,15 +57,15 @@ def jsonl(state: State) -> Iterator[str]:
 
 
 def table(state: State) -> Iterator[str]:
-    """A csv table: a header, then a line an evaluation, with a column for every parameter and
-    metric. An apostrophe is put before what a spreadsheet would take for a formula."""
+    """A CSV table: a header, then one line per evaluation, with a column for every parameter and
+    metric. An apostrophe precedes what a spreadsheet would read as a formula."""
     header, rows = cells(state)
     yield _csv(header)
     yield from map(_csv, rows)
 
 
 def cells(state: State) -> tuple[list[str], Iterator[list[Any]]]:
-    """The names of columns, and a row of plain values an evaluation; None is what is missing."""
+    """The names of the columns, and one row of plain values per evaluation; None is missing."""
     found = list(all_evaluations(state))
     parameters = sorted({name for each in found for name in each.config})
     metrics = sorted({name for each in found for name in each.metrics})
@@ -80,12 +81,12 @@ def cells(state: State) -> tuple[list[str], Iterator[list[Any]]]:
 
 
 def text_of(value: object) -> str:
-    """Any value as a text: itself if it is one, and JSON otherwise."""
+    """A value as text: unchanged if it is a text, otherwise as JSON."""
     return value if isinstance(value, str) else json.dumps(value, default=repr)
 
 
 def kind_of_failure(evaluation: Evaluation) -> str | None:
-    """The first word of what went wrong, such as ValueError or nan."""
+    """The type of the error, such as ValueError or nan; None if it did not fail."""
     return None if evaluation.error is None else evaluation.error.split(":", 1)[0]
 
 
@@ -93,7 +94,7 @@ FORMATS = {"csv": table, "jsonl": jsonl}
 
 
 def _number(value: float | None) -> float | str | None:
-    """JSON has no infinity and no nan: they are written as texts."""
+    """A number as JSON can hold it: infinities and nan become texts."""
     return value if value is None or math.isfinite(value) else str(value)
 
 

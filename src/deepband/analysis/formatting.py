@@ -1,4 +1,4 @@
-"""Texts for people: aligned, and safe to show whatever a user put into them."""
+"""Text formatting: aligned tables, and user texts that are safe to show."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from html import escape
 
 
 def printable(text: str) -> str:
-    """A text without anything that could move a cursor, ring, colour or turn the writing round."""
+    """A text with control characters escaped, such as those that move the cursor, change colours or
+    reverse the direction of writing."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def shortened(text: str, most: int = 40) -> str:
-    """A text that is printable and not long."""
+    """A printable text of at most `most` characters."""
     text = printable(text[: 2 * most])
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def brief(value: object, most: int = 80) -> str:
-    """A value of a parameter, a loss, or any other thing of a user: six digits of a number."""
+    """A value as a short text. Floats have six digits."""
     return shortened(f"{value:.6g}" if isinstance(value, float) else str(value), most)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of texts as aligned columns, the first to the left and the others to the right."""
+    """Rows of texts as aligned columns: the first left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(
@@ -38,7 +39,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def html_table(caption: str, header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    """A table for a notebook. Every text in it is escaped."""
+    """A table as HTML for a notebook, with every text escaped."""
     head = "".join(f"<th scope='col'>{_html(cell)}</th>" for cell in header)
     body = "".join(f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return (

@@ -1,8 +1,8 @@
-"""Evaluations as data frames of pandas and Polars: the columns of the csv export, with types.
+"""Evaluations as data frames of pandas and Polars: the columns of the CSV export, with types.
 
-A column has the type of its values. Whole numbers beside others become floats, as far as no digit
-is lost. What is of no common type is kept as it is in pandas, where a column can hold anything, and
-is text in Polars, where it could otherwise be neither filtered nor written.
+A column has the type of its values. Integers mixed with floats become floats if no digit is lost.
+Values without a common type stay as they are in pandas, where a column can hold any object, and
+become text in Polars, where they could otherwise be neither filtered nor written.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 LARGEST_WHOLE = 2**63
 LARGEST_EXACT = 2**53
-"""Beyond it, a float does not hold every whole number."""
+"""Larger integers may not be exact as floats."""
 NOT_FINITE = ("inf", "-inf", "nan")
-"""How metrics keep what JSON has no number for."""
+"""How metrics store the numbers that JSON does not have."""
 KINDS: dict[str, type] = {"loss": float, "value": float, "seconds": float, "error": str}
 KINDS |= dict.fromkeys(("bracket", "index", "rung", "run", "resumed_from"), int)
-"""The types of columns that have one before there is any value."""
+"""The types of columns that do not depend on their values."""
 
 
 class Column(NamedTuple):
@@ -34,12 +34,12 @@ class Column(NamedTuple):
 
     name: str
     kind: type
-    """int, float, bool, str, or object when they have no type in common."""
+    """int, float, bool, str, or object if the values have no common type."""
     values: list[Any]
 
 
 def to_pandas(state: State) -> pandas.DataFrame:
-    """A row an evaluation, sorted by bracket, index and rung."""
+    """One row per evaluation, sorted by bracket, index and rung."""
     try:
         import pandas
     except ImportError as error:
@@ -50,7 +50,7 @@ def to_pandas(state: State) -> pandas.DataFrame:
 
 
 def to_polars(state: State) -> polars.DataFrame:
-    """A row an evaluation, sorted by bracket, index and rung."""
+    """One row per evaluation, sorted by bracket, index and rung."""
     try:
         import polars
     except ImportError as error:
@@ -65,7 +65,7 @@ def to_polars(state: State) -> polars.DataFrame:
 
 
 def columns(state: State) -> Iterator[Column]:
-    """The columns of a frame."""
+    """The columns of the data frame, in order."""
     header, rows = cells(state)
     whole = list(rows)
     found = zip(*whole, strict=True) if whole else repeat(())
@@ -74,7 +74,7 @@ def columns(state: State) -> Iterator[Column]:
 
 
 def column(name: str, values: list[Any]) -> Column:
-    """Values under a name, brought to one type if they have one."""
+    """A column of these values, converted to their common type if there is one."""
     if name.startswith("metrics."):
         values = _with_infinities(values)
     kind = KINDS.get(name) or _kind([value for value in values if value is not None])
@@ -86,7 +86,7 @@ def column(name: str, values: list[Any]) -> Column:
 
 
 def _kind(values: list[Any]) -> type:
-    """The type that values have in common. bool is no number here, though it is one in Python."""
+    """The common type of values. Unlike in Python, bool does not count as a number."""
     types = set(map(type, values))
     if types == {int}:
         return int if all(-LARGEST_WHOLE <= value < LARGEST_WHOLE for value in values) else object
@@ -98,8 +98,8 @@ def _kind(values: list[Any]) -> type:
 
 
 def _with_infinities(values: list[Any]) -> list[Any]:
-    """The numbers of a metric, with those that are not finite as numbers again. A metric that is
-    a text now and then is left as it is."""
+    """The values of a metric, with "inf", "-inf" and "nan" as numbers again, unless the metric has
+    other texts."""
     rest = {type(value) for value in values if value is not None and value not in NOT_FINITE}
     if not rest <= {int, float}:
         return values
@@ -107,7 +107,7 @@ def _with_infinities(values: list[Any]) -> list[Any]:
 
 
 def _written(text: str) -> str:
-    """A text that can be written as UTF-8, as both libraries keep texts."""
+    """A text that can be encoded as UTF-8, as both libraries require."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

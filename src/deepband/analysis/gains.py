@@ -1,7 +1,7 @@
-"""What more budget brought so far: gains from rung to rung, their noise, and exchanged ranks.
+"""What more budget has gained so far: gains from rung to rung, their noise, and exchanged ranks.
 
-All numbers are of finite losses; a failure says nothing about what more budget brings. A gain is a
-loss that became smaller, so that it is positive for those who maximise, too.
+All numbers are computed from finite losses. A gain is the decrease of a loss, so that it is
+positive for an improvement even if the study maximizes.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ Losses: TypeAlias = Mapping[Place, float]
 """The finite losses on a rung, by (bracket, index)."""
 
 NOISE_SHARE = 0.9
-"""The noise is the distance that this share of pairs that cross back and forth stay within: PASHA's
-90th percentile."""
+"""The noise is this quantile of the distances of pairs that cross back and forth: the 90th
+percentile, as in PASHA."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What a rung brought, beyond the one below it."""
+    """What a rung gained over the one below it."""
 
     budgets: tuple[int | float, int | float]
     incumbent: float | None
-    """By how much the best loss on it is smaller than the best one below."""
+    """By how much its best loss is smaller than the best one below."""
     promoted: float | None
-    """By how much the losses of those on both became smaller: the median."""
+    """The median decrease of the losses of the configs on both rungs."""
     configs: int
-    """How many are on both."""
+    """How many configs are on both rungs."""
 
 
 def losses_by_rung(state: State) -> list[dict[Place, float]]:
     """The finite losses on each rung, over all brackets."""
     found: list[dict[Place, float]] = [{} for _ in range(state.schedule.top + 1)]
     for (bracket, rung), results in sorted(state.results.items()):
-        for index, told in sorted(results.items()):
-            if is_drawable(told.loss):
-                found[rung][bracket, index] = told.loss
+        for index, result in sorted(results.items()):
+            if is_drawable(result.loss):
+                found[rung][bracket, index] = result.loss
     return found
 
 
 def gains(rungs: Sequence[Losses], budgets: Sequence[int | float]) -> tuple[Gain, ...]:
-    """For each rung but the lowest."""
+    """The gain of each rung but the lowest."""
     return tuple(
         _gain(low, high, between)
         for (low, high), between in zip(pairwise(rungs), pairwise(budgets), strict=True)
@@ -62,18 +62,18 @@ def _gain(low: Losses, high: Losses, budgets: tuple[int | float, int | float]) -
 
 
 def noise(rungs: Sequence[Losses]) -> tuple[float, int]:
-    """How far apart two configs can be whose order means nothing, and how many pairs tell so.
+    """The largest difference of losses that means nothing, and the number of pairs behind it.
 
-    As PASHA estimates it: where two curves cross once, one config may have overtaken the other;
-    where they cross and cross back, their order is chance. Each pair of the top rung that does so
-    has a distance there. Without any there is no sign of noise, and it is 0.
+    Estimated as in PASHA: where two curves cross once, one config may have overtaken the other;
+    where they cross back, their order is random. The noise is a quantile of the distances of such
+    pairs on the top rung, or 0 if there are none.
     """
     distances = sorted(_distances(rungs, list(rungs[-1])))
-    return (_share(distances, NOISE_SHARE) if distances else 0.0), len(distances)
+    return (_quantile(distances, NOISE_SHARE) if distances else 0.0), len(distances)
 
 
 def _distances(rungs: Sequence[Losses], places: Sequence[Place]) -> Iterator[float]:
-    """Those of all pairs that cross back and forth."""
+    """The distances on the top rung of all pairs that cross back and forth."""
     for one, other in combinations(places, 2):
         apart = [rung[one] - rung[other] for rung in rungs if one in rung and other in rung]
         ahead = [distance > 0 for distance in apart if distance]
@@ -81,8 +81,8 @@ def _distances(rungs: Sequence[Losses], places: Sequence[Place]) -> Iterator[flo
             yield abs(apart[-1])
 
 
-def _share(ascending: Sequence[float], share: float) -> float:
-    """The number that a share of them stay within, between two of them where it falls so."""
+def _quantile(ascending: Sequence[float], share: float) -> float:
+    """A quantile of ascending numbers, interpolated linearly."""
     place = share * (len(ascending) - 1)
     low = int(place)
     high = min(low + 1, len(ascending) - 1)
@@ -90,8 +90,7 @@ def _share(ascending: Sequence[float], share: float) -> float:
 
 
 def exchanges(low: Losses, high: Losses, noise: float) -> int:
-    """How many pairs stand the other way round on the higher of two rungs, further apart than the
-    noise on both."""
+    """How many pairs two rungs order differently, with a distance beyond the noise on both."""
     both = [place for place in high if place in low]
     return sum(
         _exceeds(low[one] - low[other], high[other] - high[one], noise)

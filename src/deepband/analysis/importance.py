@@ -1,4 +1,4 @@
-"""Which parameters matter, by the functional analysis of variance of Optuna."""
+"""Which parameters matter, by functional analysis of variance (fANOVA) with Optuna."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deepband.errors import DeepbandError
 from deepband.space.choices import position
 
 MOST = 1000
-"""How many evaluations are looked at: forests take their time."""
+"""How many evaluations are used at most: fitting a forest to more is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class Importance:
     rung: int
     evaluations: int
     shares: dict[str, float]
-    """The largest first. Empty when there is no variance to be shared."""
+    """By parameter, largest first. Empty if the losses do not vary."""
     left_out: tuple[str, ...]
-    """Parameters that not every config has, or that have one value only."""
+    """Parameters that some configs do not have, or that have a single value."""
 
 
 def importance(state: State, rung: int | None = None) -> Importance:
-    """On a rung, by default the highest well-filled one."""
+    """The importance of parameters on a rung, by default the highest one with enough losses."""
     chosen = chart_data.rung_to_judge(state, rung)
     found = chart_data.on_rung(state, chosen)
     found = found[:: math.ceil(len(found) / MOST) or 1]  # from the best to the worst, evenly
@@ -41,7 +41,7 @@ def importance(state: State, rung: int | None = None) -> Importance:
         if len({repr(config[axis.name]) for _, config in found}) > 1
     ]
     left_out = {axis.name for axis in chart_data.axes(state)}.difference(axis.name for axis in axes)
-    shares = _shares(found, axes) if len({told.loss for told, _ in found}) > 1 and axes else {}
+    shares = _shares(found, axes) if len({result.loss for result, _ in found}) > 1 and axes else {}
     return Importance(chosen, len(found), shares, tuple(sorted(left_out)))
 
 
@@ -51,14 +51,14 @@ def _shares(found: list[Any], axes: list[chart_data.Axis]) -> dict[str, float]:
         from optuna.importance import FanovaImportanceEvaluator, get_param_importances
     except ImportError as error:
         raise DeepbandError("importance needs Optuna: pip install 'deepband[plots]'") from error
-    scale = max(abs(told.loss) for told, _ in found) or 1.0  # shares do not depend on it
+    scale = max(abs(result.loss) for result, _ in found) or 1.0  # shares do not depend on it
     distributions = {str(number): _distribution(axis) for number, axis in enumerate(axes)}
     with _quiet():
         study = optuna.create_study()
-        for told, config in found:
+        for result, config in found:
             params = {str(n): _value(axis, config[axis.name]) for n, axis in enumerate(axes)}
             trial = optuna.create_trial(
-                params=params, distributions=distributions, value=told.loss / scale
+                params=params, distributions=distributions, value=result.loss / scale
             )
             study.add_trial(trial)
         try:
@@ -82,7 +82,7 @@ def _value(axis: chart_data.Axis, value: Any) -> float | int:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Optuna's reports of a study that is nobody's."""
+    """Silence Optuna's messages about a study that the user does not know of."""
     import optuna
 
     before = optuna.logging.get_verbosity()

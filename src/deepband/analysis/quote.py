@@ -1,20 +1,21 @@
-"""What a deepening would cost, told before anything is spent.
+"""What a deepening would cost, before anything is spent.
 
-`efficient` fills only the free slots, and how many are free does not depend on any loss: its
-price is exact. It is also the least that the other two can cost; the most they can cost is
-bounded by the configs that could still arrive on a rung without having been there. Whom `frugal`
-sends on is known before it starts.
+`efficient` fills only the free slots, and how many are free does not depend on any loss, so its
+price is exact. It is also the least that `preserving` and `discarding` can cost. The most that they
+can cost follows from how many configs could arrive on a rung without having been there. `frugal` is
+exact too: which configs it promotes is known before it starts.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from deepband.analysis.formatting import html_table
-from deepband.core.costs import counts, is_paid, paid
+from deepband.core.costs import counts, paid
+from deepband.core.facts import JobFinished
 from deepband.core.schedule import Cell, Schedule, as_number
 from deepband.core.state import State
 from deepband.core.strategies import FRUGAL, StrategyName
@@ -24,32 +25,32 @@ OUTSIDE = "outside the paper's guarantees"
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a deepening costs, between two bounds, beside what else it could be compared with."""
+    """What a deepening costs, between two bounds, and what to compare it with."""
 
     low: Fraction
     high: Fraction
     spent: Fraction
     """What all runs so far have cost."""
     fresh: Fraction
-    """What one fresh run at the new max_budget would cost."""
+    """What a single fresh run with the new max_budget would cost."""
     scratch: Fraction
-    """What a fresh run at each max_budget, those so far and the new one, would cost in all."""
+    """What fresh runs with every max_budget, those so far and the new one, would cost together."""
 
     @property
     def of_fresh(self) -> tuple[float, float]:
-        """The price as a share of a fresh run, low and high."""
+        """The price as a fraction of a fresh run, low and high."""
         return float(self.low / self.fresh), float(self.high / self.fresh)
 
     @property
     def of_scratch(self) -> tuple[float, float]:
-        """All that is spent in the end as a share of all runs from scratch, low and high."""
+        """The total spent afterwards as a fraction of all runs from scratch, low and high."""
         low, high = self.spent + self.low, self.spent + self.high
         return float(low / self.scratch), float(high / self.scratch)
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What deepening with a strategy re-uses, adds and costs. Ranges are (low, high)."""
+    """What deepening with a strategy reuses, adds and costs. Ranges are (low, high)."""
 
     strategy: StrategyName
     old_max_budget: int | float
@@ -61,13 +62,13 @@ class Quote:
     evaluations_reused: tuple[int, int]
     evaluations_new: tuple[int, int]
     cost: Price
-    """Every evaluation pays its whole budget."""
+    """If every evaluation pays its full budget."""
     cost_resumed: Price
-    """Training continues from the rung below, and an evaluation pays the difference."""
+    """If training continues from the rung below, and an evaluation pays the difference."""
     retraining: Fraction = Fraction(0)
-    """The most that may be trained again because checkpoints were not kept or are gone."""
+    """The most that may be trained again because checkpoints were not kept or are missing."""
     fills: bool = False
-    """Whether it fills the level of a frugal run, with the same max_budget."""
+    """Whether it fills the slots that a frugal run left out, with the same max_budget."""
 
     @property
     def exact(self) -> bool:
@@ -83,7 +84,7 @@ class Quote:
 
     @property
     def title(self) -> str:
-        """What is quoted, in a line."""
+        """What is quoted, in one line."""
         if self.fills:
             return f"filling {self.strategy!r}, max_budget {self.max_budget:.10g}"
         budgets = f"max_budget {self.old_max_budget:.10g} to {self.max_budget:.10g}"
@@ -91,7 +92,7 @@ class Quote:
         return f"deepening {self.strategy!r}, {budgets}{mark}"
 
     def lines(self) -> list[tuple[str, str]]:
-        """What it re-uses, adds and costs: names and texts."""
+        """What it reuses, adds and costs, as pairs of a name and a text."""
         reused = f"{_span(*self.evaluations_reused)} of {self.evaluations_known} evaluations"
         lines = [
             ("re-used", f"{self.configs_reused} configs, {reused}"),
@@ -106,116 +107,103 @@ class Quote:
                 ("  in all", f"{_span(low, high)}, {_percent(price.of_scratch)} {scratch}")
             )
         if self.retraining:
-            text = f"up to {_show(self.retraining)}, for want of checkpoints"
+            text = f"up to {_show(self.retraining)}, because checkpoints are missing"
             lines.append(("retraining", text))
         return lines
 
 
 def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Quote:
-    """The price of deepening a finished run to a schedule, which is its own if a frugal run is
-    filled; None for what does nothing."""
+    """The price of deepening a finished run to a schedule: its own to fill a frugal run, or None if
+    there is nothing to do."""
     if schedule is None:
-        return _quote_nothing(state, strategy)
+        total = _evaluated(state).total()
+        configs = state.full.schedule.configs, 0
+        return _quote(state, strategy, state.schedule, {}, {}, configs, total, (total, total))
     if strategy == FRUGAL:
         return _quote_frugal(state, schedule)
-    known = _told(state) + Counter((bracket, rung) for bracket, _, rung in state.ahead.results)
+    ahead = state.ahead.results.values()
+    known = _evaluated(state) + counts(ahead)
     least = _least(schedule, known)
     most = least if strategy == "efficient" else _most(schedule, known)
-    old_configs = min(schedule.configs, state.full.schedule.configs + len(state.ahead.results))
+    old = min(schedule.configs, state.full.schedule.configs + len(ahead))
+    configs = old, schedule.configs - old
+    reused = _reused(schedule, known, most, strategy)
+    found = _quote(state, strategy, schedule, least, most, configs, known.total(), reused, True)
+    return replace(found, fills=schedule == state.schedule)
+
+
+def _quote(
+    state: State,
+    strategy: StrategyName,
+    schedule: Schedule,
+    least: Mapping[Cell, int],
+    most: Mapping[Cell, int],
+    configs: tuple[int, int],
+    known: int,
+    reused: tuple[int, int],
+    ahead: bool = False,
+) -> Quote:
+    """A quote between the least and the most new evaluations in each cell, with the number of
+    (old, new) configs, of known evaluations, and of those reused. With `ahead`, evaluations ahead
+    of the next run count as spent."""
+    evaluations = list(paid(state))
+    if ahead:
+        evaluations += (each for each in state.ahead.results.values() if not each.imported)
+    old = counts(evaluations)
     return Quote(
         strategy=strategy,
         old_max_budget=as_number(state.schedule.max_budget),
         max_budget=as_number(schedule.max_budget),
-        configs_reused=old_configs,
-        configs_new=schedule.configs - old_configs,
-        evaluations_known=sum(known.values()),
-        evaluations_reused=_reused(schedule, known, most, strategy),
+        configs_reused=configs[0],
+        configs_new=configs[1],
+        evaluations_known=known,
+        evaluations_reused=reused,
         evaluations_new=(sum(least.values()), sum(most.values())),
-        cost=_price(state, schedule, least, most, ahead=True, resumed=False),
-        cost_resumed=_price(state, schedule, least, most, ahead=True, resumed=True),
-        fills=schedule == state.schedule,
+        cost=_price(state, schedule, least, most, old, schedule.cost_of),
+        cost_resumed=_price(state, schedule, least, most, old, schedule.cost_resumed_of),
     )
+
+
+def _quote_frugal(state: State, schedule: Schedule) -> Quote:
+    """Exact: the promoted configs are known, and only the results that decide it are reused."""
+    order, slots = state.frugal_contest()
+    new = Counter((bracket, schedule.top) for bracket, _ in order[:slots])
+    top = state.schedule.top
+    used = sum(len(state.results[bracket, top]) for bracket in range(top + 1))
+    total, configs = _evaluated(state).total(), (new.total(), 0)
+    return _quote(state, FRUGAL, schedule, new, new, configs, total, (used, used))
 
 
 def most_of_all_runs(state: State) -> Fraction:
     """The most that all runs up to the current one, done or not, can cost: what was quoted."""
     run = state.run
     known = Counter({cell: len(indices) for cell, indices in run.before.items()})
-    known += _given_since(state)
+    known += counts(each for each in state.all_results() if _is_imported_start(state, each))
     if run.frugal:
         new: Mapping[Cell, int] = run.counts()
     else:
         new = (_least if run.strategy == "efficient" else _most)(run.schedule, known)
-    earlier = counts(told for told in paid(state) if told.run < run.number)
+    earlier = counts(each for each in paid(state) if each.run < run.number)
     return run.schedule.cost_of(earlier) + run.schedule.cost_of(new)
 
 
-def _given_since(state: State) -> Counter[Cell]:
-    """The results from elsewhere that the current run found or got on starting rungs."""
-    return Counter(
-        (bracket, rung)
-        for (bracket, rung), results in state.results.items()
-        for told in results.values()
-        if bracket == rung and told.origin is not None and told.run == state.run.number
-    )
+def _is_imported_start(state: State, result: JobFinished) -> bool:
+    """Whether a result was imported into the current run on a starting rung."""
+    is_start = result.bracket == result.rung
+    return is_start and result.imported and result.run == state.run.number
 
 
-def _quote_frugal(state: State, schedule: Schedule) -> Quote:
-    """Exact: who goes on is known, and what it is decided by is all that is re-used."""
-    order, slots = state.frugal_contest()
-    going = Counter((bracket, schedule.top) for bracket, _ in order[:slots])
-    top = state.schedule.top
-    looked_at = sum(len(state.results[bracket, top]) for bracket in range(top + 1))
-    return Quote(
-        strategy=FRUGAL,
-        old_max_budget=as_number(state.schedule.max_budget),
-        max_budget=as_number(schedule.max_budget),
-        configs_reused=going.total(),
-        configs_new=0,
-        evaluations_known=_told(state).total(),
-        evaluations_reused=(looked_at, looked_at),
-        evaluations_new=(going.total(), going.total()),
-        cost=_price(state, schedule, going, going, ahead=False, resumed=False),
-        cost_resumed=_price(state, schedule, going, going, ahead=False, resumed=True),
-    )
-
-
-def _quote_nothing(state: State, strategy: StrategyName) -> Quote:
-    """Where the study has been: all is re-used, and nothing is new."""
-    schedule, known = state.schedule, _told(state).total()
-    return Quote(
-        strategy=strategy,
-        old_max_budget=as_number(schedule.max_budget),
-        max_budget=as_number(schedule.max_budget),
-        configs_reused=state.full.schedule.configs,
-        configs_new=0,
-        evaluations_known=known,
-        evaluations_reused=(known, known),
-        evaluations_new=(0, 0),
-        cost=_price(state, schedule, {}, {}, ahead=False, resumed=False),
-        cost_resumed=_price(state, schedule, {}, {}, ahead=False, resumed=True),
-    )
-
-
-def _paid(state: State, ahead: bool) -> Counter[Cell]:
-    """The evaluations that this study has paid for, in each cell; with `ahead` those ahead of the
-    next run, too."""
-    return counts(paid(state)) + counts(
-        filter(is_paid, state.ahead.results.values() if ahead else ())
-    )
-
-
-def _told(state: State) -> Counter[Cell]:
+def _evaluated(state: State) -> Counter[Cell]:
     return Counter({cell: len(results) for cell, results in state.results.items()})
 
 
 def _least(schedule: Schedule, known: Mapping[Cell, int]) -> dict[Cell, int]:
-    """New evaluations a cell when everyone who was ever on a rung keeps a place there."""
+    """New evaluations in each cell if all configs that were ever on a rung keep a slot there."""
     return {cell: max(0, n - known.get(cell, 0)) for cell, n in schedule.counts().items()}
 
 
 def _most(schedule: Schedule, known: Mapping[Cell, int]) -> dict[Cell, int]:
-    """New evaluations a cell when as many as possible arrive who were never there."""
+    """New evaluations in each cell if as many configs as possible arrive that were never there."""
     most: dict[Cell, int] = {}
     for bracket, rung in schedule.cells():
         slots = schedule.slots(bracket, rung)
@@ -246,18 +234,14 @@ def _price(
     schedule: Schedule,
     least: Mapping[Cell, int],
     most: Mapping[Cell, int],
-    *,
-    ahead: bool,
-    resumed: bool,
+    old: Mapping[Cell, int],
+    cost: Callable[[Mapping[Cell, int]], Fraction],
 ) -> Price:
-    def cost(counts: Mapping[Cell, int]) -> Fraction:
-        return schedule.cost_resumed_of(counts) if resumed else schedule.cost_of(counts)
-
     levels = {schedule, *(run.schedule for run in state.runs)}
     return Price(
         low=cost(least),
         high=cost(most),
-        spent=cost(_paid(state, ahead)),
+        spent=cost(old),
         fresh=cost(schedule.counts()),
         scratch=sum((cost(level.counts()) for level in levels), Fraction(0)),
     )

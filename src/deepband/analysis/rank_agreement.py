@@ -1,4 +1,4 @@
-"""Whether a rung foretells the next one: the rank agreement between neighbours."""
+"""Whether a rung predicts the next one: rank agreement between neighbouring rungs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from deepband.core.state import State
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How alike two neighbouring rungs rank the configs that are on both.
+    """How similarly two neighbouring rungs rank the configs that are on both.
 
-    Those are the promoted ones, who are close together: they agree less than all configs would.
+    These are the promoted ones, whose losses are close: all configs together would agree more.
     """
 
     rung: int
@@ -21,12 +21,12 @@ class Agreement:
     budgets: tuple[int | float, int | float]
     configs: int
     tau: float | None
-    """Kendall's tau-b, from -1 (turned round) over 0 (no relation) to 1 (the same order); None for
-    fewer than two configs, or when all are equal."""
+    """Kendall's tau-b, from -1 (reversed) over 0 (unrelated) to 1 (the same order); None for fewer
+    than two configs, or if all losses on a rung are equal."""
 
 
 def agreements(state: State) -> list[Agreement]:
-    """For each rung but the top one, from the lowest. A failure is infinitely bad."""
+    """The agreement of each rung with the next, from the lowest. A failure counts as infinite."""
     budgets = state.run.budgets
     return [
         agreement(rung, (budgets[rung], budgets[rung + 1]), pairs)
@@ -37,7 +37,7 @@ def agreements(state: State) -> list[Agreement]:
 def agreement(
     rung: int, budgets: tuple[int | float, int | float], pairs: list[tuple[float, float]]
 ) -> Agreement:
-    """That of a rung and the next one, by the losses of everybody who is on both."""
+    """The agreement of a rung with the next, from the losses of all configs on both."""
     return Agreement(rung, budgets, len(pairs), _tau(pairs))
 
 

@@ -1,15 +1,16 @@
-"""A state as rows and numbers: evaluations, the best of them, runs and the plan."""
+"""Summaries of a state: its runs, the plan of the current one, and how far it is."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
+from deepband.analysis.cells import CellStatus, cells
 from deepband.analysis.formatting import table
-from deepband.core.costs import counts, paid
-from deepband.core.evaluations import count_evaluations
+from deepband.core import hyperband
+from deepband.core.costs import counts, paid, spent
 from deepband.core.runs import Run
 from deepband.core.schedule import Cell, Schedule, as_number
 from deepband.core.state import State
@@ -17,28 +18,28 @@ from deepband.core.state import State
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What a run did: what it evaluated anew and what that cost."""
+    """What a run evaluated, and what that cost."""
 
     run: int
     strategy: str | None
     max_budget: int | float
     evaluations: int
     added: int
-    """Results that were taken over from elsewhere; they are not among the evaluations, and cost
-    nothing."""
+    """Imported results. They are not counted as evaluations and cost nothing."""
     cost: Fraction
-    """Every evaluation at its whole budget."""
+    """Every evaluation at its full budget."""
     cost_resumed: Fraction
-    """As if training always went on from the rung below."""
+    """The same if training always continued from the rung below."""
     trained: Fraction
-    """What was really trained: from the checkpoint that each evaluation had, if it had one."""
+    """The budget that was actually trained: from the checkpoint of each evaluation, if it had
+    one."""
     seconds: float
     done: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The brackets and rungs of the current run: how many configs run on which budget."""
+    """The brackets and rungs of a run: how many configs run with which budget."""
 
     schedule: Schedule
     budgets: tuple[int | float, ...]
@@ -47,7 +48,7 @@ class Plan:
     cost: Fraction
     cost_resumed: Fraction
     slots: Mapping[Cell, int]
-    """How many configs are in each (bracket, rung); in a frugal run, where there are any."""
+    """How many configs are in each (bracket, rung). Cells without configs are left out."""
 
     def sizes(self, bracket: int) -> list[int]:
         """The slots of a bracket on each of its rungs, from its starting rung up."""
@@ -68,23 +69,25 @@ class Plan:
 
 
 def plan(state: State) -> Plan:
-    run, whole = state.run, state.created.integer_budgets
-    return _plan(run.schedule, run.counts(), whole) if run.frugal else plan_of(run.schedule, whole)
+    """The plan of the current run."""
+    return _plan(state.schedule, state.run.counts(), state.created.integer_budgets)
 
 
 def plan_of(schedule: Schedule, whole: bool = False) -> Plan:
-    """The plan of a schedule; with `whole`, jobs carry floored budgets."""
-    return replace(_plan(schedule, schedule.counts(), whole), configs=schedule.configs)
+    """The plan of a full run; with `whole`, the budgets of jobs are rounded down."""
+    return _plan(schedule, schedule.counts(), whole)
 
 
 def _plan(schedule: Schedule, slots: Mapping[Cell, int], whole: bool) -> Plan:
-    """That of so many configs in each cell, none of them in two cells."""
-    count = sum(slots.values())
+    # No rung has more slots than the one below: all configs of a bracket are in its largest cell.
+    largest: Counter[int] = Counter()
+    for (bracket, _), count in slots.items():
+        largest[bracket] = max(largest[bracket], count)
     return Plan(
         schedule=schedule,
         budgets=schedule.job_budgets(whole),
-        configs=count,
-        evaluations=count,
+        configs=largest.total(),
+        evaluations=sum(slots.values()),
         cost=schedule.cost_of(slots),
         cost_resumed=schedule.cost_resumed_of(slots),
         slots=dict(slots),
@@ -92,60 +95,47 @@ def _plan(schedule: Schedule, slots: Mapping[Cell, int], whole: bool) -> Plan:
 
 
 def runs(state: State, done: bool) -> tuple[RunSummary, ...]:
-    """All runs in order; `done` is whether the last one is."""
+    """The summaries of all runs, in order; `done` says whether the last one is."""
     return tuple(_summary(state, run, done or run is not state.run) for run in state.runs)
 
 
 def _summary(state: State, run: Run, done: bool) -> RunSummary:
-    told = list(paid(state, run.number))
-    counted = counts(told)
-    results = state.results.values()
-    everything = sum(each.run == run.number for cell in results for each in cell.values())
-    resumed = Counter(each.resumed_from for each in told if each.resumed_from is not None)
+    evaluations = list(paid(state, run.number))
+    counted = counts(evaluations)
+    everything = sum(each.run == run.number for each in state.all_results())
+    resumed = Counter(each.resumed_from for each in evaluations if each.resumed_from is not None)
     saved = sum(n * run.schedule.budget(rung) for rung, n in resumed.items())
     return RunSummary(
         run=run.number,
         strategy=run.strategy,
         max_budget=as_number(run.schedule.max_budget),
-        evaluations=len(told),
-        added=everything - len(told),
+        evaluations=len(evaluations),
+        added=everything - len(evaluations),
         cost=run.schedule.cost_of(counted),
         cost_resumed=run.schedule.cost_resumed_of(counted),
         trained=run.schedule.cost_of(counted) - saved,
-        seconds=sum(each.seconds or 0.0 for each in told),
+        seconds=sum(each.seconds or 0.0 for each in evaluations),
         done=done,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class CellStatus:
-    """How far a rung of a bracket is in the current run."""
-
-    bracket: int
-    rung: int
-    budget: int | float
-    evaluated: int
-    """Of those who arrived in this run: already known, or told by now."""
-    slots: int
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
-    """Where the current run stands."""
+    """How far the current run is."""
 
     run: int
     strategy: str | None
     max_budget: int | float
     done: bool
     evaluations: int
-    """Of all runs."""
+    """Of all runs, with imported results."""
     failed: int
     open: int
     ahead: int
-    """How many evaluations of the next deepening are made already."""
+    """How many evaluations of the next run exist already."""
     running: int
     spent: Fraction
-    """What the current run has cost so far, every evaluation at its whole budget."""
+    """What the current run has cost so far, every evaluation at its full budget."""
     left: Fraction
     """The least that it will still cost; exact in a first run."""
     seconds: float
@@ -153,42 +143,31 @@ class Status:
 
 
 def status(state: State, running: int | None = None) -> Status:
-    """Where the current run stands; `running` if others know better what is being run."""
-    handed_out = sum(len(front.running) for front in state.progress)
-    left = _left(state)
-    summary = _summary(state, state.run, done=not any(left.values()))
-    failed = (told.loss is None for results in state.results.values() for told in results.values())
+    """How far the current run is. `running` overrides the number of jobs that were handed out, for
+    a process that knows how many are really running."""
+    run, found = state.run, cells(state)
+    if running is None:
+        running = sum(len(progress.running) for progress in state.progress)
     return Status(
-        run=summary.run,
-        strategy=summary.strategy,
-        max_budget=summary.max_budget,
-        done=summary.done,
-        evaluations=count_evaluations(state),
-        failed=sum(failed),
-        open=sum(front.open for front in state.progress),
+        run=run.number,
+        strategy=run.strategy,
+        max_budget=as_number(run.schedule.max_budget),
+        done=hyperband.is_done(state),
+        evaluations=sum(sum(cell.by_run) for cell in found),
+        failed=sum(cell.failed for cell in found),
+        open=hyperband.open_jobs(state),
         ahead=len(state.ahead.results),
-        running=handed_out if running is None else running,
-        spent=summary.cost,
+        running=running,
+        spent=spent(state, run),
         left=cost_left(state),
-        seconds=summary.seconds,
-        cells=tuple(_cell_status(state, *cell) for cell in state.schedule.cells()),
-    )
-
-
-def _cell_status(state: State, bracket: int, rung: int) -> CellStatus:
-    arrived = state.run.arrived.get((bracket, rung), frozenset())
-    return CellStatus(
-        bracket=bracket,
-        rung=rung,
-        budget=state.run.budgets[rung],
-        evaluated=len(arrived & state.results[bracket, rung].keys()),
-        slots=len(arrived) or state.run.slots(bracket, rung),
+        seconds=sum(each.seconds or 0.0 for each in paid(state, run.number)),
+        cells=found,
     )
 
 
 def grid(status: Status) -> list[list[str]]:
-    """How far each rung of each bracket is, as texts: a header, then budgets and brackets. A cell
-    that a frugal run does not touch is empty."""
+    """How far each cell is, as texts: a header, the budgets, then one row per bracket. Cells
+    without slots are empty."""
     budgets = {cell.rung: cell.budget for cell in status.cells}
     lines = [["rung", *(str(rung) for rung in budgets)]]
     lines.append(["budget", *(f"{budget:.6g}" for budget in budgets.values())])
@@ -200,18 +179,13 @@ def grid(status: Status) -> list[list[str]]:
 
 
 def cost_left(state: State) -> Fraction:
-    """The least that the current run will still cost, every evaluation at its whole budget."""
-    return state.schedule.cost_of(_left(state))
-
-
-def _left(state: State) -> dict[Cell, int]:
-    """The evaluations that the current run still has to make in each cell, at the least."""
+    """The least that the current run will still cost, every evaluation at its full budget."""
     left: dict[Cell, int] = {}
     for bracket, rung in state.schedule.cells():
-        front = state.progress[bracket]
-        if rung == front.rung:
-            left[bracket, rung] = front.open
-        elif rung > front.rung:
-            known = len(state.results[bracket, rung])
-            left[bracket, rung] = max(0, state.schedule.slots(bracket, rung) - known)
-    return left
+        progress = state.progress[bracket]
+        if rung == progress.rung:
+            left[bracket, rung] = progress.open
+        elif rung > progress.rung:
+            evaluated = len(state.results[bracket, rung])
+            left[bracket, rung] = max(0, state.schedule.slots(bracket, rung) - evaluated)
+    return state.schedule.cost_of(left)

@@ -1,4 +1,4 @@
-"""What a study has spent. Every interface counts it here, so that all show the same number."""
+"""What a study has spent. Every interface uses these functions, so that all show one number."""
 
 from __future__ import annotations
 
@@ -12,25 +12,21 @@ from deepband.core.schedule import Cell
 from deepband.core.state import State
 
 
-def is_paid(told: JobFinished) -> bool:
-    """Whether the study made this evaluation itself. An imported result costs it nothing."""
-    return told.origin is None
-
-
 def paid(state: State, run: int | None = None) -> Iterator[JobFinished]:
-    """The evaluations that the study made itself, of one run or of all. What is ahead of the next
-    run belongs to none yet."""
-    for results in state.results.values():
-        for told in results.values():
-            if is_paid(told) and run in (None, told.run):
-                yield told
+    """The evaluations that the study made itself, in one run or in all runs. Evaluations made
+    ahead of the next run are not included."""
+    return (
+        result
+        for result in state.all_results()
+        if not result.imported and run in (None, result.run)
+    )
 
 
 def counts(evaluations: Iterable[JobFinished]) -> Counter[Cell]:
     """How many evaluations there are in each (bracket, rung)."""
-    return Counter((told.bracket, told.rung) for told in evaluations)
+    return Counter((each.bracket, each.rung) for each in evaluations)
 
 
 def spent(state: State, run: Run) -> Fraction:
-    """What a run has cost so far, every evaluation at its whole budget."""
+    """What a run has cost so far, every evaluation at its full budget."""
     return run.schedule.cost_of(counts(paid(state, run.number)))

@@ -27,37 +27,37 @@ def count_evaluations(state: State, rung: int | None = None) -> int:
     return sum(len(cell) for (_, of), cell in state.results.items() if rung in (None, of))
 
 
-def evaluation_of(state: State, told: JobFinished) -> Evaluation:
-    """The record of one result, as users see it."""
+def evaluation_of(state: State, result: JobFinished) -> Evaluation:
+    """One result as the record that users see."""
     return Evaluation(
-        bracket=told.bracket,
-        index=told.index,
-        rung=told.rung,
-        budget=state.run.budgets[told.rung],
-        config=own_copy(state.configs[told.bracket][told.index]),
-        loss=told.loss,
-        value=None if told.loss is None else state.value(told.loss),
-        run=told.run,
-        error=told.error,
-        metrics=dict(told.metrics or {}),
-        seconds=told.seconds,
-        resumed_from=told.resumed_from,
-        curve=told.curve or (),
-        origin=told.origin,
+        bracket=result.bracket,
+        index=result.index,
+        rung=result.rung,
+        budget=state.run.budgets[result.rung],
+        config=own_copy(state.configs[result.bracket][result.index]),
+        loss=result.loss,
+        value=None if result.loss is None else state.value(result.loss),
+        run=result.run,
+        error=result.error,
+        metrics=dict(result.metrics or {}),
+        seconds=result.seconds,
+        resumed_from=result.resumed_from,
+        curve=result.curve or (),
+        origin=result.origin,
     )
 
 
 def best_evaluation(state: State) -> Evaluation | None:
-    """The smallest loss on any rung; of equal ones the larger budget, the smaller bracket and
-    the smaller index."""
+    """The smallest loss on any rung. Ties go to the larger budget, then to the smaller bracket
+    and the smaller index."""
     leaders = state.leaders.values()
     if not leaders:
         return None
-    return evaluation_of(state, min(leaders, key=lambda told: (told.loss, -told.rung)))
+    return evaluation_of(state, min(leaders, key=lambda result: (result.loss, -result.rung)))
 
 
 def best_evaluation_at(state: State, rung: int | None = None) -> Evaluation | None:
-    """The smallest loss on a rung, by default the highest one that has a finite loss."""
+    """The smallest loss on a rung, by default the highest rung with a finite loss."""
     if rung is None:
         rung = max(state.leaders, default=0)
     leader = state.leaders.get(read_index("rung", rung, state.schedule.top + 1))

@@ -1,8 +1,8 @@
-"""What is durable. A study is its facts and nothing else; all the rest is derived from them.
+"""The durable records of a study. A study is its facts; everything else is derived from them.
 
-Facts are named tuples: immutable, and made three times as fast as frozen dataclasses. What is
-told of many jobs or configs at once is one fact, because every object that lives on is one more
-for the garbage collector to visit. (A field `index` hides the method of tuples, which mypy notes.)
+Facts are named tuples: immutable, and created three times as fast as frozen dataclasses. Many jobs
+or configs recorded at once are one fact, because every object that stays alive is one more for the
+garbage collector to visit. (A field `index` hides the method of tuples, which mypy reports.)
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _IMMUTABLE = frozenset({int, float, str, bool, type(None)})
 
 
 def own_copy(values: Mapping[str, Any], leaf: Callable[[Any], Any] = lambda leaf: leaf) -> Config:
-    """A copy of a config, or of metrics, that shares no list and no dict with it. Other things,
-    such as a function among the choices, are what `leaf` makes of them: by default themselves."""
+    """A copy of a config, or of metrics, that shares no list, dict or set with the original. Other
+    values, such as a function among the choices, are passed through `leaf`, which by default
+    returns them unchanged."""
     if _IMMUTABLE.issuperset(map(type, values.values())):  # nearly always
         return dict(values)
     return {name: _own(value, leaf) for name, value in values.items()}
@@ -37,7 +38,7 @@ def _own(value: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 class StudyCreated(NamedTuple):
-    """The settings that never change. max_budget is that of the first run."""
+    """The settings that never change. `max_budget` is that of the first run."""
 
     study: str
     space: Mapping[str, Any]
@@ -49,11 +50,12 @@ class StudyCreated(NamedTuple):
     integer_budgets: bool
     sampler: str
     chunk: int
-    """How many configs of a bracket are drawn together; another number draws other values."""
+    """How many configs of a bracket are sampled together. A different number gives different
+    configs."""
 
 
 class RunStarted(NamedTuple):
-    """A run began: the first one, without a strategy, or a deepening."""
+    """A run started: the first one, which has no strategy, or a deepening."""
 
     run: int
     max_budget: Fraction
@@ -61,19 +63,19 @@ class RunStarted(NamedTuple):
 
 
 class ObjectiveNamed(NamedTuple):
-    """What is evaluated, as text such as `train.py:objective`. It is never run on opening."""
+    """What is evaluated, as text such as `train.py:objective`. Opening a study never runs it."""
 
     objective: str
 
 
 class ConfigsDrawn(NamedTuple):
-    """The next configs of a bracket, from index `first` on. They exist for ever."""
+    """The next configs of a bracket, from index `first` on. They are never removed."""
 
     bracket: int
     first: int
     configs: tuple[Config, ...]
     origin: str | None = None
-    """Where they come from, if the sampler did not draw them."""
+    """Where they come from, if not from the sampler."""
 
 
 class JobsStarted(NamedTuple):
@@ -83,7 +85,7 @@ class JobsStarted(NamedTuple):
 
 
 class JobReleased(NamedTuple):
-    """A job that was handed out is offered again."""
+    """A job that was handed out became available again."""
 
     job: JobKey
 
@@ -101,24 +103,30 @@ class Outcome(NamedTuple):
 
 
 class JobFinished(NamedTuple):
-    """A config was evaluated on a rung, in a run: the current one, or ahead of the next one. A
-    loss of None is a failure."""
+    """A config was evaluated on a rung, in the current run or ahead of the next one. A loss of None
+    is a failure."""
 
     bracket: int
-    index: int  # type: ignore[assignment] # hides the method of tuples, which nobody calls
+    index: int  # type: ignore[assignment] # hides a method of tuples that is never called
     rung: int
     run: int
     loss: float | None
     error: str | None = None
     metrics: Mapping[str, Any] | None = None
     seconds: float | None = None
-    """How long it took."""
+    """How long the evaluation took."""
     resumed_from: int | None = None
-    """The rung whose checkpoint training went on from; None when it began at the start."""
+    """The rung whose checkpoint training continued from; None if it started from scratch."""
     curve: tuple[tuple[float, float], ...] | None = None
-    """The (step, loss) that were reported on the way."""
+    """The (step, loss) pairs reported during training."""
     origin: str | None = None
-    """Where the result comes from, if this study did not evaluate it."""
+    """Where the result comes from, if it was imported."""
+
+    @property
+    def imported(self) -> bool:
+        """Whether the result was imported instead of evaluated by this study, which then paid
+        nothing for it."""
+        return self.origin is not None
 
     @classmethod
     def of(cls, key: JobKey, run: int, outcome: Outcome, origin: str | None = None) -> JobFinished:
@@ -127,13 +135,13 @@ class JobFinished(NamedTuple):
 
 
 class JobsReopened(NamedTuple):
-    """Failed evaluations on rungs that are not decided were taken back, to be made again."""
+    """Failed evaluations on undecided rungs were withdrawn, to be repeated."""
 
     jobs: tuple[JobKey, ...]
 
 
 Note: TypeAlias = JobsStarted | JobReleased
-"""For the eyes only: who opens a study anew offers every job without a JobFinished again."""
+"""Informative only: reopening a study makes every job without a JobFinished available again."""
 
 Fact: TypeAlias = (
     StudyCreated | ObjectiveNamed | RunStarted | ConfigsDrawn | JobFinished | JobsReopened | Note

@@ -1,13 +1,11 @@
-"""The questions a loop asks: which jobs can run now, how many are open, is the run done, and
-where does deepening lead?
+"""Which jobs can run now, how many are open, whether the run is done, and where deepening leads.
 
-Brackets are independent and all run side by side. A job can run when its config has arrived
-on its rung; the lower rung goes first, then the lower bracket, then the lower index.
+Brackets are independent and run concurrently. A job can run when its config has arrived on its
+rung. Lower rungs come first, then lower brackets, then lower indices.
 
-Under a sampler that learns they run in turn, because a bracket's configs are drawn with all that
-the brackets below it came to. Its configs are drawn in groups of a given size: `group`, which is
-None for a sampler that does not learn. A group can be drawn when those before it are evaluated on
-the starting rung.
+With a sampler that learns, brackets run sequentially, because the configs of a bracket are sampled
+with the results of all brackets below it. They are sampled in groups of `group` configs (None for a
+sampler that does not learn), each when the groups before it are evaluated on the starting rung.
 """
 
 from __future__ import annotations
@@ -24,42 +22,42 @@ from deepband.errors import BudgetError, InputError
 
 
 def next_job(state: State, group: int | None = None) -> JobKey | None:
-    """The first job that can run now and is not handed out, or None."""
+    """The first job that can be handed out now, or None."""
     return next(ready_jobs(state, group), None)
 
 
 def ready_jobs(state: State, group: int | None = None) -> Iterator[JobKey]:
-    """All jobs that can run now and are not handed out, in order."""
-    progress = sorted((front.rung, bracket) for bracket, front in enumerate(state.progress))
-    for rung, bracket in progress:
-        end = None if group is None else _end_of_turn(state, bracket, group)
+    """All jobs that can be handed out now, in order."""
+    order = sorted((progress.rung, bracket) for bracket, progress in enumerate(state.progress))
+    for rung, bracket in order:
+        end = None if group is None else _ready_end(state, bracket, group)
         for index in reversed(state.progress[bracket].waiting):
             if end is not None and index >= end:
                 break
             yield bracket, index, rung
 
 
-def _end_of_turn(state: State, bracket: int, group: int) -> int:
-    """The jobs of a bracket that can run now have smaller indices than this, under a sampler that
-    learns."""
-    if any(front.open for front in state.progress[:bracket]):
+def _ready_end(state: State, bracket: int, group: int) -> int:
+    """With a sampler that learns, the jobs of a bracket with smaller indices than this can run."""
+    if any(progress.open for progress in state.progress[:bracket]):
         return 0
-    front, drawn = state.progress[bracket], len(state.configs[bracket])
-    if front.rung > bracket:
+    progress, sampled = state.progress[bracket], len(state.configs[bracket])
+    if progress.rung > bracket:
         return state.schedule.start_size(bracket)
-    first = drawn // group * group  # a group may be drawn in part: deepening cuts, users enqueue
-    return drawn if front.first_open < first else first + group
+    # A group may be sampled in part: a deepening cuts it, or users enqueue configs.
+    first = sampled // group * group
+    return sampled if progress.first_open < first else first + group
 
 
 def jobs_ahead(state: State) -> Iterator[JobKey]:
-    """The jobs that the next full run needs with any strategy, the shortest first: its new configs
-    on their starting rungs. There are none in a frugal run, which may never be filled."""
+    """The jobs that the next full run needs with any strategy, shortest first: its new configs on
+    their starting rungs. None in a frugal run, which may never be filled."""
     if state.run.frugal:
         return
     schedule, deeper = state.schedule, state.coming
     for bracket in deeper.brackets:
-        known = schedule.start_size(bracket) if bracket <= schedule.top else 0
-        for index in range(known, deeper.start_size(bracket)):
+        first = schedule.start_size(bracket) if bracket <= schedule.top else 0
+        for index in range(first, deeper.start_size(bracket)):
             if is_ready(state, bracket, index, bracket):
                 yield bracket, index, bracket
 
@@ -70,73 +68,72 @@ def is_ready(state: State, bracket: int, index: int, rung: int, group: int | Non
     if bracket < 0 or index < 0:
         return False
     if not state.is_ahead(bracket, index):
-        open_now = is_open(state, bracket, index, rung)
-        its_turn = group is None or index < _end_of_turn(state, bracket, group)
-        return open_now and its_turn and index not in state.progress[bracket].running
+        can_start = group is None or index < _ready_end(state, bracket, group)
+        running = index in state.progress[bracket].running
+        return is_open(state, *key) and can_start and not running
     deeper = state.coming
-    wanted = rung == bracket <= deeper.top and index < deeper.start_size(bracket)
-    known = key in state.ahead.running or key in state.ahead.results
-    return wanted and not known and group is None
+    needed = rung == bracket <= deeper.top and index < deeper.start_size(bracket)
+    started = key in state.ahead.running or key in state.ahead.results
+    return needed and not started and group is None
 
 
 def is_running(state: State, bracket: int, index: int, rung: int) -> bool:
-    """Whether a job is handed out and not told."""
+    """Whether a job was handed out and its result is not recorded."""
     if (bracket, index, rung) in state.ahead.running:
         return True
-    front = state.progress[bracket] if 0 <= bracket < len(state.progress) else None
-    return front is not None and front.rung == rung and index in front.running
+    progress = state.progress[bracket] if 0 <= bracket < len(state.progress) else None
+    return progress is not None and progress.rung == rung and index in progress.running
 
 
 def running_jobs(state: State) -> list[JobKey]:
-    """All jobs that are handed out and not told."""
+    """All jobs that were handed out and whose results are not recorded."""
     running = [
-        (bracket, index, front.rung)
-        for bracket, front in enumerate(state.progress)
-        for index in front.running
+        (bracket, index, progress.rung)
+        for bracket, progress in enumerate(state.progress)
+        for index in progress.running
     ]
     return [*running, *state.ahead.running]
 
 
 def is_open(state: State, bracket: int, index: int, rung: int) -> bool:
-    """Whether the current run waits for the result of this job, or somebody runs it ahead."""
-    if not 0 <= bracket < len(state.progress):
-        return (bracket, index, rung) in state.ahead.running
-    front = state.progress[bracket]
-    if front.rung == rung and front.is_open(index):
-        return True
+    """Whether the current run waits for the result of this job, or it is running ahead."""
+    if 0 <= bracket < len(state.progress):
+        progress = state.progress[bracket]
+        if progress.rung == rung and progress.is_open(index):
+            return True
     return (bracket, index, rung) in state.ahead.running
 
 
 def open_jobs(state: State) -> int:
     """How many jobs the current run waits for now; more may follow on the rungs above."""
-    return sum(front.open for front in state.progress)
+    return sum(progress.open for progress in state.progress)
 
 
 def failed_jobs(state: State) -> Iterator[JobKey]:
-    """The failed evaluations of the current run on rungs that are not decided yet (all of a frugal
-    run, while it is not done), and those ahead of the next one. Failures elsewhere stay what they
-    are."""
-    for key, told in state.ahead.results.items():
-        if told.loss is None and told.origin is None:
+    """The failed evaluations that can be repeated: those of the current run on undecided rungs (in
+    a frugal run all of them, until it is done), and those ahead of the next run."""
+    for key, result in state.ahead.results.items():
+        if result.loss is None and not result.imported:
             yield key
-    undone = state.run.frugal and not is_done(state)
-    for bracket, front in enumerate(state.progress):
-        if front.open or undone:
-            for index, told in state.results[bracket, front.rung].items():
-                if told.loss is None and told.run == state.run.number and told.origin is None:
-                    yield bracket, index, front.rung
+    unfinished = state.run.frugal and not is_done(state)
+    for bracket, progress in enumerate(state.progress):
+        if progress.open or unfinished:
+            for index, result in state.results[bracket, progress.rung].items():
+                own = result.run == state.run.number and not result.imported
+                if result.loss is None and own:
+                    yield bracket, index, progress.rung
 
 
 def is_done(state: State) -> bool:
-    """Whether every job of the current run is told."""
-    return not any(front.waiting or front.running for front in state.progress)
+    """Whether every job of the current run has a result."""
+    return not any(progress.waiting or progress.running for progress in state.progress)
 
 
 def deepened(state: State, strategy: str, to: Budget | None) -> Schedule | None:
     """The schedule that deepening to a max_budget leads to, `max_budget * eta` by default.
 
-    It is None when there is nothing to do, because this study has already been there, so that
-    scripts can be repeated. The current one is filled when only a frugal run has been there.
+    None if the study has already reached it, so that scripts can be repeated. The current schedule
+    if only a frugal run has reached it, and the other slots are to be filled.
     """
     schedule = state.schedule
     rung = schedule.top + 1 if to is None else schedule.rung_of(to, "to")
@@ -147,7 +144,7 @@ def deepened(state: State, strategy: str, to: Budget | None) -> Schedule | None:
     if rung == schedule.top and state.run.frugal and strategy != FRUGAL:
         return schedule
     if to is not None and rung not in {run.schedule.top for run in state.runs}:
-        raise _not_on_the_way(state, to)
+        raise _not_a_power(state, to)
     return None
 
 
@@ -159,39 +156,39 @@ def _check_frugal(state: State, rung: int) -> None:
         raise BudgetError(
             "to",
             wanted,
-            f"frugal deepening goes up one rung at a time. Deepen to {here}, run that, and go on "
+            f"frugal deepening adds one rung at a time. Deepen to {here}, run that, and continue "
             "from there; or choose another strategy.",
         )
     if is_done(state) and not state.frugal_contest()[0]:
         raise InputError(
-            f"frugal deepening has nobody to send on: every evaluation with the budget "
-            f"{as_number(schedule.max_budget)} failed. Choose another strategy, which draws new "
-            "configs too."
+            f"frugal deepening has no config to promote: every evaluation with the budget "
+            f"{as_number(schedule.max_budget)} failed. Choose another strategy, which also adds "
+            "new configs."
         )
 
 
 def options(state: State) -> list[tuple[StrategyName, Schedule]]:
-    """Every way to go on from a run that is done, with where it leads: to fill the level of a
-    frugal run, then one level deeper. None that is refused is among them."""
+    """Every way to continue a finished run, with the schedule it leads to: filling the slots that a
+    frugal run left out, then one level deeper. Those that would be refused are left out."""
     found = []
     for to in (state.schedule.max_budget, None):
         for strategy in NAMES:
-            with suppress(InputError):  # it would be too large, or has nobody to send on
+            with suppress(InputError):  # too large, or nothing to promote
                 schedule = deepened(state, strategy, to)
                 if schedule is not None:
                     found.append((strategy, schedule))
     return found
 
 
-def _not_on_the_way(state: State, to: Budget) -> BudgetError:
+def _not_a_power(state: State, to: Budget) -> BudgetError:
     schedule = state.schedule
     reached = ", ".join(str(as_number(run.schedule.max_budget)) for run in state.runs)
     valid = _nearest_deepenings(schedule, read_budget("to", to))
     return BudgetError(
         "to",
         to,
-        f"max_budget grows by whole powers of eta, {schedule.eta}: the nearest to go to are "
-        f"{valid}. ({reached}, where this study has been, would do nothing.)",
+        f"max_budget grows by whole powers of eta, {schedule.eta}: the nearest values are {valid}. "
+        f"(The study has already reached {reached}, which would do nothing.)",
     )
 
 

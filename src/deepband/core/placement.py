@@ -1,23 +1,21 @@
-"""Results from elsewhere: where they belong in a study.
+"""Where imported results belong in a study.
 
-A result on a rung takes the starting rung of the bracket that begins there, in the next place that
-is not drawn yet; further results of the same config follow it up the rungs of its bracket. They
-are facts like any other, with their origin.
+A result on a rung goes to the bracket that starts on this rung, at the next index that has no
+config yet. Further results of the same config follow it up the rungs of its bracket. They are
+ordinary facts, with their origin.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index as whole
-from typing import Any, TypeAlias
+from typing import Any
 
 from deepband.core.facts import Config, ConfigsDrawn, Fact, JobFinished, JobKey, Outcome
 from deepband.core.schedule import Budget, as_number
 from deepband.core.state import State
+from deepband.core.strategies import Place
 from deepband.errors import BudgetError, InputError, shown
-
-Place: TypeAlias = tuple[int, int]
-"""A (bracket, index)."""
 
 
 def facts_to_add(
@@ -27,8 +25,8 @@ def facts_to_add(
     origin: str,
     place: Place | None = None,
 ) -> tuple[list[JobKey], list[Fact]]:
-    """Where results of one config go, and the facts that put them there."""
-    keys = _places(state, config, [_rung(state, budget) for budget, _ in results], place)
+    """The jobs that results of one config stand for, and the facts that record them."""
+    keys = _job_keys(state, config, [_rung(state, budget) for budget, _ in results], place)
     bracket, index, _ = keys[0]
     run = state.run.number + state.is_ahead(bracket, index)
     facts: list[Fact] = [
@@ -41,51 +39,54 @@ def facts_to_add(
 
 
 def _rung(state: State, budget: Budget) -> int:
-    """The rung of a budget on which a result from elsewhere can be taken over."""
+    """The rung of a budget; imported results may be one rung above the top."""
     deeper = state.coming
     rung = deeper.rung_of(budget)
     if rung is not None and rung <= deeper.top:
         return rung
     valid = ", ".join(f"{as_number(deeper.budget(rung)):.10g}" for rung in range(deeper.top + 1))
-    raise BudgetError("budget", budget, f"it is on no rung: they have the budgets {valid}.")
+    raise BudgetError("budget", budget, f"no rung has this budget. The budgets are {valid}.")
 
 
-def _places(state: State, config: Config, rungs: list[int], place: Place | None) -> list[JobKey]:
-    """Where results from elsewhere of one config belong: its own place if they go on from what was
-    taken over before, else the next free place of the bracket that starts on the lowest rung."""
+def _job_keys(state: State, config: Config, rungs: list[int], place: Place | None) -> list[JobKey]:
+    """The jobs of one config on these rungs: at its own place if they continue what was imported
+    before, else at the next free place of the bracket that starts on the lowest rung."""
     if not rungs or rungs != list(range(rungs[0], rungs[0] + len(rungs))):
         raise InputError(
-            f"results are taken over on neighbouring rungs, lowest first, not {rungs}."
+            f"the results are on the rungs {rungs}: give them on neighbouring rungs, lowest first."
         )
     if place is None:
         place = _place_of(state, config, rungs[0]) or free_place(state, rungs[0])
     else:
         place = _read_place(place)
         if not _fits(state, config, rungs[0], place):
-            raise InputError(f"{place} is neither the place of this config nor the next free one.")
+            raise InputError(
+                f"place is {place}, which is neither the place of this config nor the next free "
+                "one. Leave it out to have one chosen."
+            )
     bracket, index = place
     for rung in rungs:
         if state.result(bracket, index, rung) is not None:
             raise InputError(
-                f"bracket {bracket}, index {index} has a result on rung {rung} already, and an "
-                "evaluation is recorded once: leave it out, or leave out place to add a second "
-                "evaluation of the same config."
+                f"bracket {bracket}, index {index} already has a result on rung {rung}, and an "
+                "evaluation is recorded once. Leave the result out, or leave out place to add a "
+                "second evaluation of the same config."
             )
     top = state.schedule.top
     if rungs[-1] > top and (rungs != [bracket] or bracket > state.coming.top):
         raise InputError(
-            f"rung {rungs[-1]} is above the current max_budget: deepen first, then take it over."
+            f"rung {rungs[-1]} is above the current max_budget: deepen first, then import it."
         )
     if state.is_ahead(bracket, index) and len(rungs) > 1:
         raise InputError(
             f"bracket {bracket} has no place left in this run, and only results on its starting "
-            "rung can be taken over for the next one: deepen first."
+            "rung can be imported for the next one: deepen first."
         )
     return [(bracket, index, rung) for rung in rungs]
 
 
 def _read_place(given: Any) -> Place:
-    """A (bracket, index) of whole numbers."""
+    """A (bracket, index) given by the user, as integers."""
     try:
         bracket, index = given
         return whole(bracket), whole(index)
@@ -94,7 +95,7 @@ def _read_place(given: Any) -> Place:
 
 
 def _fits(state: State, config: Config, rung: int, place: Place) -> bool:
-    """Whether a result on a rung can be taken over at a place."""
+    """Whether a result on a rung can be imported at a place."""
     bracket, index = place
     if rung == bracket:
         return place == free_place(state, bracket) or state.result(*place, rung) is not None
@@ -103,23 +104,23 @@ def _fits(state: State, config: Config, rung: int, place: Place) -> bool:
 
 
 def _place_of(state: State, config: Config, rung: int) -> Place | None:
-    """The place of a config whose result on the rung below was taken over."""
+    """The place of a config whose result on the rung below was imported."""
     for bracket in range(min(rung, len(state.progress))):
         above = state.results.get((bracket, rung), {})
-        for index, told in state.results.get((bracket, rung - 1), {}).items():
-            taken_over = told.origin is not None and index not in above
-            if taken_over and state.configs[bracket][index] == config:
+        for index, result in state.results.get((bracket, rung - 1), {}).items():
+            continues = result.imported and index not in above
+            if continues and state.configs[bracket][index] == config:
                 return bracket, index
     return None
 
 
 def free_place(state: State, bracket: int) -> Place:
-    """The next place of a bracket that is not drawn, in this run or the next full one."""
+    """The next place of a bracket without a config, in this run or the next full one."""
     index = len(state.configs[bracket]) if bracket < len(state.configs) else 0
     size = state.coming.start_size(bracket)
     if index >= size:
         raise InputError(
-            f"bracket {bracket} has no place left, nor will it after the next deepening ({size}): "
-            "deepen first, then take over more."
+            f"bracket {bracket} has no place left: it has {size} places even after the next "
+            "deepening, and all are taken. Deepen first, then add more."
         )
     return bracket, index

@@ -1,4 +1,4 @@
-"""What users are handed: jobs to run and evaluations that were made."""
+"""The records that users receive: jobs to run, and evaluations."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from deepband.errors import InputError, shown
 
 
 class Job(NamedTuple):
-    """One config on one rung of one bracket, to be evaluated with the budget.
+    """One config on one rung of one bracket, to be evaluated with `budget`.
 
-    `study` tells jobs of different studies apart; a service that rebuilds a job from what it
-    noted of it may leave it empty. The config is the job's own copy.
+    `study` identifies the study that the job belongs to; a service that rebuilds jobs may leave it
+    empty. The config is a copy that the job owns.
     """
 
     bracket: int
-    index: int  # type: ignore[assignment] # hides the method of tuples, which nobody calls
+    index: int  # type: ignore[assignment] # hides a method of tuples that is never called
     rung: int
     budget: int | float
     config: Config
@@ -26,7 +26,7 @@ class Job(NamedTuple):
 
     @property
     def key(self) -> JobKey:
-        """What tells the jobs of a study apart: (bracket, index, rung)."""
+        """The (bracket, index, rung), which identifies a job within its study."""
         return self.bracket, self.index, self.rung
 
     def __hash__(self) -> int:
@@ -34,15 +34,17 @@ class Job(NamedTuple):
 
 
 def whole_key(job: Job) -> JobKey:
-    """The key of a job whose numbers came by another way, such as NumPy."""
+    """The key of a job as plain ints, where a job was built with those of NumPy, for example."""
     try:
         return index(job.bracket), index(job.index), index(job.rung)
     except TypeError:
-        raise InputError(f"{shown(job)} is not a job: its numbers are not whole.") from None
+        raise InputError(
+            f"{shown(job)} is not a job: its bracket, index and rung must be whole numbers."
+        ) from None
 
 
 class Attempt(NamedTuple):
-    """What came of running a job once: the outcome that was read, and how it went."""
+    """The outcome of running a job once."""
 
     job: Job
     loss: float | None
@@ -52,9 +54,9 @@ class Attempt(NamedTuple):
     resumed_from: int | None = None
     curve: tuple[tuple[float, float], ...] | None = None
     saved: str | None = None
-    """The name of the folder that the attempt saved into and sealed, if it did."""
+    """The name of the folder that holds the checkpoint of this attempt, if it saved one."""
     environment: bool = False
-    """Whether it failed because of the machine, such as a full disk: no verdict on the config."""
+    """Whether it failed because of the machine, such as a full disk, not because of the config."""
 
     @property
     def failed(self) -> bool:
@@ -67,16 +69,16 @@ class Attempt(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """One config that was evaluated on one rung of its bracket.
+    """One config evaluated on one rung of its bracket.
 
-    `loss` is minimised; `value` is the same in the user's sign. Both are None when the
-    evaluation failed, and `error` then says why: its kind, a colon, and the rest.
-    `resumed_from` is the rung whose checkpoint training went on from, None when it began at
-    the start.
+    `loss` is minimised; `value` is the same number in the user's direction. Both are None if the
+    evaluation failed, and `error` then says why: the type of the error, a colon, and its message.
+    `resumed_from` is the rung whose checkpoint training continued from, or None if it started from
+    scratch.
     """
 
     bracket: int
-    index: int  # type: ignore[assignment] # hides the method of tuples, which nobody calls
+    index: int  # type: ignore[assignment] # hides a method of tuples that is never called
     rung: int
     budget: int | float
     config: Config
@@ -89,4 +91,4 @@ class Evaluation(NamedTuple):
     resumed_from: int | None
     curve: tuple[tuple[float, float], ...]
     origin: str | None = None
-    """Where the result comes from, if this study did not evaluate it."""
+    """Where the result comes from, if it was imported."""

@@ -1,4 +1,4 @@
-"""What is a loss: the one function that decides what a result means."""
+"""Reading results: what an objective returned or raised, as a loss, an error and metrics."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from deepband.errors import ResultError, shown
 
 MOST_TEXT = 64 * 1024
 MOST_METRICS = 1024 * 1024
-"""Bytes that the metrics of one evaluation may take as JSON: all of them are in memory whenever the
-study is open."""
+"""The most bytes that the metrics of one evaluation may have as JSON: an open study keeps the
+metrics of all evaluations in memory."""
 WANTED = "give a real number, a mapping with 'loss', or an exception for a failure."
 
 
 def read_result(result: object, maximize: bool = False) -> Outcome:
     """The outcome of a result that an objective returned or raised.
 
-    A number (also under "loss" in a mapping) is in the user's direction: with `maximize` it is
-    negated, once, here. NaN and an exception are failures. What is no number raises ResultError.
+    A number, by itself or under "loss" in a mapping, is in the user's direction: with `maximize` it
+    is negated here and nowhere else. NaN and exceptions are failures. Anything else raises
+    ResultError.
     """
     if type(result) is float and -math.inf < result < math.inf:  # nearly always
         return Outcome(-result if maximize else result)
@@ -38,7 +39,7 @@ def read_result(result: object, maximize: bool = False) -> Outcome:
 
 
 def read_any_result(result: object, maximize: bool = False) -> Outcome:
-    """The same for those who cannot mend a result: what is no number is a failure too."""
+    """The same where the caller cannot fix a result: what is not a number is a failure too."""
     try:
         return read_result(result, maximize)
     except ResultError as error:
@@ -48,18 +49,18 @@ def read_any_result(result: object, maximize: bool = False) -> Outcome:
 
 
 def _loss(given: object, maximize: bool) -> tuple[float | None, str | None]:
-    """The loss, or None and why there is none."""
+    """The loss, or None and the reason."""
     number = _number(given)
     if math.isnan(number):
         return None, "nan: the objective returned nan"
     loss = -number if maximize else number
     if loss == -math.inf:
-        raise ResultError(given, "it is better than anything can be; " + WANTED)
+        raise ResultError(given, "no loss can be better than this; " + WANTED)
     return loss, None
 
 
 def _number(given: Any) -> float:
-    """A float for anything that is one real number, however it is wrapped."""
+    """Any single real number as a float, such as a NumPy scalar or a 0-d tensor."""
     plain = given
     if getattr(given, "shape", None) == ():  # NumPy scalars, 0-d arrays and tensors
         plain = given.item() if _is_numeric(given) else None
@@ -77,7 +78,7 @@ def _number(given: Any) -> float:
 
 
 def _is_numeric(scalar: Any) -> bool:
-    """Whether a scalar of an array library is a number, and not a date, a span or masked."""
+    """Whether the scalar of an array library is a number, and not a date, a duration or masked."""
     kind = getattr(getattr(scalar, "dtype", None), "kind", "f")
     return hasattr(scalar, "item") and kind not in "mM" and not getattr(scalar, "mask", False)
 
@@ -92,10 +93,10 @@ def _advice(given: object) -> str:
 
 
 def _describe(failure: BaseException) -> str:
-    """The kind, the message and, where there is one, the traceback."""
+    """The type, the message and, if there is one, the traceback."""
     try:
         text = f"{type(failure).__name__}: {failure}"
-    except Exception:  # its own __str__ fails
+    except Exception:  # its __str__ raises
         text = f"{type(failure).__name__}: (no message)"
     if failure.__traceback__ is not None:
         text += "\n\n" + "".join(traceback.format_exception(failure))
@@ -103,17 +104,18 @@ def _describe(failure: BaseException) -> str:
 
 
 def _text(text: str) -> str:
-    """A text that any file can keep, and that is not too long."""
+    """A text that can be stored as UTF-8, shortened if necessary."""
     whole = text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " ..."
     return whole.encode("utf-8", "backslashreplace").decode()
 
 
 class _FullError(Exception):
-    """Metrics that are too large."""
+    """Metrics are too large."""
 
 
 class _Room:
-    """How many more numbers and characters metrics may have, so that none too large is copied."""
+    """How many more numbers and characters metrics may have. Counting stops copies that would be
+    too large."""
 
     left = MOST_METRICS
 
@@ -124,7 +126,7 @@ class _Room:
 
 
 def _metrics(result: Mapping[Any, Any]) -> Mapping[str, Any] | None:
-    """What a result holds beside its loss, if it is not too large."""
+    """The entries of a result other than its loss. Raise ResultError if they are too large."""
     room = _Room()
     try:
         found = {key: value for key, value in result.items() if key != "loss"}
@@ -134,8 +136,8 @@ def _metrics(result: Mapping[Any, Any]) -> Mapping[str, Any] | None:
     except _FullError:
         raise ResultError(
             result,
-            f"an evaluation keeps up to {MOST_METRICS // 1024**2} MiB, counted as JSON. Save what "
-            "is large as a file in context.path, and return a summary of it.",
+            f"an evaluation keeps up to {MOST_METRICS // 1024**2} MiB, counted as JSON. Save large "
+            "data as a file in context.path, and return a summary of it.",
             "has metrics that are too large",
         ) from None
     return metrics or None
@@ -148,7 +150,7 @@ def _key(key: object, room: _Room) -> str:
 
 
 def _plain(value: Any, room: _Room) -> object:
-    """A metric as plain data that a file can keep: numbers, texts, bools, None, lists, dicts."""
+    """A metric as plain data that can be stored: numbers, texts, bools, None, lists and dicts."""
     room.take(_size(value))
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
@@ -164,7 +166,7 @@ def _plain(value: Any, room: _Room) -> object:
 
 
 def _size(value: Any) -> int:
-    """At least how many numbers or characters a metric has, without looking into it."""
+    """The least number of numbers or characters in a metric, without reading its content."""
     if isinstance(value, str):
         return min(len(value), MOST_TEXT)
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""What a state is made of: runs, the front of each bracket, and what is ahead of the next run."""
+"""The parts of a state: runs, the progress of each bracket, and work ahead of the next run."""
 
 from __future__ import annotations
 
@@ -16,44 +16,38 @@ from deepband.errors import FactError
 
 @dataclass(slots=True)
 class Run:
-    """One pass at one max_budget, and who arrived on which rung in it so far."""
+    """One run at one max_budget, and which configs have arrived on which rung in it."""
 
     number: int
     strategy: str | None
     schedule: Schedule
     budgets: tuple[int | float, ...]
-    """By rung, as jobs carry them."""
+    """By rung, as jobs have them."""
     before: dict[Cell, frozenset[int]]
-    """Who had been evaluated on which rung of which bracket when it began."""
+    """The configs that had been evaluated in each cell when the run started."""
     arrived: dict[Cell, frozenset[int]] = field(default_factory=dict)
 
     @property
     def frugal(self) -> bool:
-        """Whether it only sends the best of the rung below to its top rung."""
+        """Whether it only promotes the best of the rung below to its top rung."""
         return self.strategy == FRUGAL
 
     def counts(self) -> Mapping[Cell, int]:
-        """How many configs it puts in each cell; of a frugal run, where there are any."""
+        """The slots of each cell. A frugal run has some on its top rung only."""
         if not self.frugal:
             return self.schedule.counts()
         return {cell: len(indices) for cell, indices in self.arrived.items() if indices}
 
-    def slots(self, bracket: int, rung: int) -> int:
-        """How many configs of a bracket it puts on a rung."""
-        if not self.frugal:
-            return self.schedule.slots(bracket, rung)
-        return len(self.arrived.get((bracket, rung), ()))
-
 
 @dataclass(slots=True)
 class BracketProgress:
-    """The rung that a bracket has reached in the current run, and who is not yet evaluated."""
+    """The rung that a bracket has reached in the current run, and its configs without a result."""
 
     rung: int
     waiting: list[int] = field(default_factory=list)
-    """Not handed out; descending, so that the next one is cheap to take."""
+    """Not handed out; in descending order, so that the next one is cheap to remove."""
     running: set[int] = field(default_factory=set)
-    """Handed out and not told."""
+    """Handed out, and without a result."""
 
     @property
     def open(self) -> int:
@@ -61,7 +55,7 @@ class BracketProgress:
 
     @property
     def first_open(self) -> float:
-        """The smallest index that is not told; infinite when all are."""
+        """The smallest index without a result; infinite if there is none."""
         waiting = self.waiting[-1] if self.waiting else math.inf
         return min(waiting, min(self.running, default=math.inf))
 
@@ -69,7 +63,7 @@ class BracketProgress:
         return index in self.running or self._position(index) is not None
 
     def start(self, indices: list[int]) -> None:
-        if indices == self.waiting[::-1]:  # all of them, as is usual when many are handed out
+        if indices == self.waiting[::-1]:  # all of them, as is common when many are handed out
             self.waiting.clear()
         else:
             for index in indices:
@@ -95,7 +89,7 @@ class BracketProgress:
         else:
             position = self._position(index)
             if position is None:
-                raise FactError(f"index {index} does not wait on rung {self.rung}")
+                raise FactError(f"index {index} is not waiting on rung {self.rung}")
             del self.waiting[position]
 
     def _position(self, index: int) -> int | None:
@@ -106,8 +100,8 @@ class BracketProgress:
 
 @dataclass(slots=True)
 class Ahead:
-    """New configs of the next full run on their starting rungs, before that run has started: it
-    needs them all, whatever its strategy and the losses are."""
+    """New configs of the next full run, evaluated on their starting rungs before it has started. It
+    needs all of them, whatever its strategy and the losses."""
 
     running: set[JobKey] = field(default_factory=set)
     results: dict[JobKey, JobFinished] = field(default_factory=dict)

@@ -1,8 +1,8 @@
-"""How many configs run on which budget: brackets, rungs, sizes and costs, in exact numbers.
+"""How many configs run with which budget: brackets, rungs, sizes and costs, in exact numbers.
 
-A rung is an integer level and the key of everything: rung k stands for the budget
-`unit * eta**k`. A bracket is named by the rung it starts on, so its name survives deepening.
-No logarithm is taken: `floor(log(243) / log(3))` is 4.
+A rung is an integer: rung k has the budget `unit * eta**k`. A bracket is named by the rung it
+starts on, so that its name stays the same when the study is deepened. Logarithms are avoided:
+`floor(log(243) / log(3))` is 4.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Cell: TypeAlias = tuple[int, int]
 """A (bracket, rung)."""
 
 Budget: TypeAlias = int | float | Fraction | Decimal
-"""What a user may give as a budget."""
+"""The types that users may give as a budget."""
 
 TOLERANCE = Fraction(1, 10**9)
 MOST_EVALUATIONS = 50_000_000
@@ -42,27 +42,27 @@ class Schedule:
 
     eta: int
     unit: Fraction
-    """The budget of rung 0. It does not change when the schedule is deepened."""
+    """The budget of rung 0, which deepening does not change."""
     top: int
     """The top rung."""
 
     def __post_init__(self) -> None:
         check_eta(self.eta)
         if self.unit <= 0 or self.top < 0:
-            raise BudgetError("unit", self.unit, "a schedule starts above zero and goes up.")
-        # Bracket 0 alone has eta**top configs, so this bounds memory before it is taken.
+            raise BudgetError("unit", self.unit, "a schedule needs a positive unit and a top rung.")
+        # Bracket 0 alone has eta**top configs: check before memory is allocated for them.
         if self.top * math.log2(self.eta) > 64 or self.evaluations > MOST_EVALUATIONS:
             raise BudgetError(
                 "max_budget",
                 as_number(self.max_budget),
-                f"with a smallest budget of {as_number(self.unit)} and eta {self.eta} it takes "
-                f"more than {MOST_EVALUATIONS:,} evaluations. Choose a smaller one, or start "
-                "with a larger min_budget or eta.",
+                f"with a smallest budget of {as_number(self.unit)} and eta {self.eta} it needs "
+                f"more than {MOST_EVALUATIONS:,} evaluations. Choose a smaller max_budget, or a "
+                "larger min_budget or eta.",
             )
 
     @classmethod
     def of(cls, eta: int, min_budget: Budget, max_budget: Budget) -> Schedule:
-        """The schedule of plain Hyperband between two budgets, both checked."""
+        """The schedule of plain Hyperband between two budgets."""
         eta = check_eta(eta)
         low = read_budget("min_budget", min_budget)
         high = read_budget("max_budget", max_budget)
@@ -82,7 +82,7 @@ class Schedule:
 
     @property
     def brackets(self) -> range:
-        """All brackets, each named by the rung that it starts on."""
+        """All brackets, each named by the rung it starts on."""
         return range(self.top + 1)
 
     def budget(self, rung: int) -> Fraction:
@@ -94,15 +94,15 @@ class Schedule:
         return range(bracket, self.top + 1)
 
     def start_size(self, bracket: int) -> int:
-        """How many configs the bracket starts with: the paper's n."""
+        """How many configs a bracket starts with: n in the paper."""
         return _counts(self.eta, self.top)[bracket, bracket]
 
     def slots(self, bracket: int, rung: int) -> int:
-        """How many configs of the bracket run on the rung, from its starting rung up."""
+        """How many configs of a bracket run on a rung, which is its starting rung or above."""
         return _counts(self.eta, self.top)[bracket, rung]
 
     def sizes(self, bracket: int) -> list[int]:
-        """The slots of the bracket on each of its rungs, from its starting rung up."""
+        """The slots of a bracket on each of its rungs, from its starting rung up."""
         return [self.slots(bracket, rung) for rung in self.rungs(bracket)]
 
     def cells(self) -> Iterator[Cell]:
@@ -110,12 +110,12 @@ class Schedule:
         return ((bracket, rung) for bracket in self.brackets for rung in self.rungs(bracket))
 
     def counts(self) -> dict[Cell, int]:
-        """The evaluations of a fresh run in each cell."""
+        """The slots of each cell: how many evaluations a fresh run makes there."""
         return dict(_counts(self.eta, self.top))
 
     @property
     def configs(self) -> int:
-        """How many configs a fresh run draws."""
+        """How many configs a fresh run samples."""
         return sum(self.start_size(bracket) for bracket in self.brackets)
 
     @property
@@ -125,28 +125,28 @@ class Schedule:
 
     @property
     def cost(self) -> Fraction:
-        """What a fresh run costs when every evaluation pays its whole budget."""
+        """What a fresh run costs if every evaluation pays its full budget."""
         return self.cost_of(self.counts())
 
     @property
     def cost_resumed(self) -> Fraction:
-        """What a fresh run costs when training continues from the rung below."""
+        """What a fresh run costs if training continues from the rung below."""
         return self.cost_resumed_of(self.counts())
 
     def cost_of(self, counts: Mapping[Cell, int]) -> Fraction:
-        """The cost of so many evaluations in each cell, each at its whole budget."""
+        """The cost of `counts[cell]` evaluations in each cell, each at its full budget."""
         return self.unit * sum(n * self._power(rung) for (_, rung), n in counts.items())
 
     def cost_resumed_of(self, counts: Mapping[Cell, int]) -> Fraction:
-        """The same with training continued: above its starting rung a config was always
-        evaluated on the rung below, so it pays the difference of the two budgets."""
+        """The same if training continues: above its starting rung, a config was always evaluated
+        on the rung below, so it pays the difference of the two budgets."""
         return self.unit * sum(
             n * (self._power(rung) - (self._power(rung - 1) if rung > bracket else 0))
             for (bracket, rung), n in counts.items()
         )
 
     def rung_of(self, budget: Budget, name: str = "budget") -> int | None:
-        """The rung of a budget (within one part in 10^9), also above the top; None if none."""
+        """The rung that has a budget (within one part in 10^9), possibly above the top, or None."""
         wanted = read_budget(name, budget)
         rung = 0
         while self.budget(rung) < wanted * (1 - TOLERANCE):
@@ -154,11 +154,12 @@ class Schedule:
         return rung if abs(self.budget(rung) - wanted) <= wanted * TOLERANCE else None
 
     def deepened(self, levels: int = 1) -> Schedule:
-        """The schedule with max_budget * eta**levels; no cell of this one shrinks."""
+        """The schedule with `max_budget * eta**levels`. No cell has fewer slots than before."""
         return Schedule(self.eta, self.unit, self.top + levels)
 
     def job_budgets(self, whole: bool = False) -> tuple[int | float, ...]:
-        """By rung, as jobs carry them: an int when whole (or floored), else the nearest float."""
+        """The budgets of jobs by rung: an int if the budget is an integer or `whole` floors it,
+        else the nearest float."""
         return _job_budgets(self, whole)
 
     def _power(self, levels: int) -> int:
@@ -167,7 +168,7 @@ class Schedule:
 
 @lru_cache(maxsize=256)
 def _lowest_rung(eta: int, low: Fraction, high: Fraction) -> tuple[Fraction, int]:
-    """The budget of rung 0, and how many rungs lie above it."""
+    """The budget of rung 0, and the number of rungs above it."""
     top = 0
     while low * eta ** (top + 1) <= high * (1 + TOLERANCE):
         top += 1
@@ -176,7 +177,7 @@ def _lowest_rung(eta: int, low: Fraction, high: Fraction) -> tuple[Fraction, int
 
 @lru_cache(maxsize=256)
 def _counts(eta: int, top: int) -> Mapping[Cell, int]:
-    """The slots of each bracket on each of its rungs. Studies by the thousand share few."""
+    """The slots of each cell. Thousands of studies share a few of these tables."""
     counts = {}
     for bracket in range(top + 1):
         height = top - bracket
@@ -193,23 +194,24 @@ def _job_budgets(schedule: Schedule, whole: bool) -> tuple[int | float, ...]:
 
 
 def check_eta(eta: int) -> int:
+    """The eta as an int. Raises BudgetError unless it is a whole number of 2 or more."""
     if isinstance(eta, bool) or not isinstance(eta, Integral) or eta < 2:
         raise BudgetError("eta", eta, "give a whole number of 2 or more, such as 3.")
     return int(eta)
 
 
 def read_budget(name: str, given: Budget) -> Fraction:
-    """A budget as an exact positive fraction; a float is read as it is printed."""
+    """A budget as an exact positive fraction. A float is read as it is printed: 0.1 is a tenth."""
     if not is_finite(given):
         raise BudgetError(name, given, "give a positive, finite number, such as 1 or 0.1.")
     exact = read_exactly(given)
     if float(exact) <= 0:
-        raise BudgetError(name, given, "it must be greater than zero.")
+        raise BudgetError(name, given, "give a number greater than zero.")
     return exact
 
 
 def is_finite(given: object) -> bool:
-    """Whether it is a finite number: not a bool, and not beyond the range of floats."""
+    """Whether it is a finite number within the range of floats, and not a bool."""
     try:
         number = isinstance(given, Real | Decimal) and not isinstance(given, bool)
         return number and math.isfinite(given)  # type: ignore[arg-type] # it is a number
@@ -218,7 +220,7 @@ def is_finite(given: object) -> bool:
 
 
 def read_exactly(given: Budget) -> Fraction:
-    """A finite number as a fraction. A float is read as it is printed, so that 0.1 is a tenth."""
+    """A finite number as a fraction. A float is read as it is printed: 0.1 is a tenth."""
     if isinstance(given, Integral):
         return Fraction(int(given))
     if isinstance(given, Rational | Decimal):
@@ -227,10 +229,10 @@ def read_exactly(given: Budget) -> Fraction:
 
 
 def exceeds(number: Fraction, limit: Fraction) -> bool:
-    """Whether it is larger, by more than rounding the limit to a float explains."""
+    """Whether it is larger by more than the error of rounding the limit to a float."""
     return number > limit * (1 + TOLERANCE)
 
 
 def as_number(exact: Fraction) -> int | float:
-    """An int when whole, else the nearest float."""
+    """An int if it is an integer, else the nearest float."""
     return exact.numerator if exact.denominator == 1 else float(exact)

@@ -1,17 +1,17 @@
-"""Where a study stands: the fold of its facts.
+"""The state of a study: the fold of its facts.
 
-`State.apply` is the only thing that changes a state, and what it leads to depends on the facts
-alone, not on the order in which the results of a run arrived. `BracketProgress` holds the rung
-that a bracket of the current run is on: when the last config there is evaluated, the run's strategy
-decides which configs are promoted. In a frugal run every bracket is on the top rung.
+Only `State.apply` changes a state, and the outcome depends on the facts alone, not on the order in
+which the results of a run arrived. `BracketProgress` holds the rung that a bracket of the current
+run is on. When the last config there is evaluated, the run's strategy decides which configs are
+promoted. In a frugal run every bracket is on the top rung.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -30,8 +30,8 @@ from deepband.core.facts import (
 from deepband.core.runs import Ahead, BracketProgress, Run
 from deepband.core.schedule import Cell, Schedule
 from deepband.core.strategies import (
+    EMPTY,
     FRUGAL,
-    NOBODY,
     Contest,
     Place,
     discarding,
@@ -43,11 +43,11 @@ from deepband.errors import FactError
 
 
 class State:
-    """The fold of a study's facts: made empty, changed by `apply` alone."""
+    """The fold of a study's facts. Only `apply` changes it."""
 
     created: StudyCreated
     full: Run
-    """The last run that is not frugal: it has every place of its schedule."""
+    """The last run that is not frugal: it has all slots of its schedule."""
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self.objective: str | None = None
@@ -55,26 +55,25 @@ class State:
         self.progress: list[BracketProgress] = []
         """By bracket, of the current run."""
         self.configs: list[list[Config]] = []
-        """By bracket, then index: as far as they are drawn."""
+        """By bracket, then index: the configs sampled so far."""
         self.origins: dict[tuple[int, int], str] = {}
-        """By (bracket, index), of configs that the sampler did not draw."""
+        """By (bracket, index), of configs that the sampler did not supply."""
         self.results: dict[Cell, dict[int, JobFinished]] = {}
-        """By cell, then index: every evaluation ever made."""
+        """By cell, then index: every evaluation of all runs."""
         self.leaders: dict[int, JobFinished] = {}
-        """By rung: the evaluation with the smallest loss, if any is finite."""
+        """By rung: the evaluation with the smallest finite loss, if there is one."""
         self.ahead = Ahead()
         self.apply(facts)
 
     def copy(self) -> State:
-        """Another state, which goes its own way from here. What is handed out is offered there
-        again: nobody runs it for a copy."""
+        """An independent copy, in which jobs that were handed out are available again."""
         other = State()
         other.created, other.objective = self.created, self.objective
         other.runs = [replace(run, arrived=dict(run.arrived)) for run in self.runs]
         other.full = other.runs[self.full.number]
         other.progress = [
-            BracketProgress(front.rung, sorted([*front.waiting, *front.running], reverse=True))
-            for front in self.progress
+            BracketProgress(each.rung, sorted([*each.waiting, *each.running], reverse=True))
+            for each in self.progress
         ]
         other.configs = [list(configs) for configs in self.configs]
         other.origins = dict(self.origins)
@@ -84,7 +83,7 @@ class State:
         return other
 
     def apply(self, facts: Iterable[Fact]) -> None:
-        """Take in facts that are already recorded."""
+        """Update the state with facts that are already recorded."""
         for fact in facts:
             _APPLY[type(fact)](self, fact)
 
@@ -104,48 +103,52 @@ class State:
         return self.schedule if self.run.frugal else self.schedule.deepened()
 
     def is_ahead(self, bracket: int, index: int) -> bool:
-        """Whether a config belongs to the next full run, not to any so far."""
+        """Whether a config belongs to the next full run, and to no run so far."""
         schedule = self.full.schedule
         return bracket > schedule.top or index >= schedule.start_size(bracket)
 
     def is_decided(self, bracket: int, rung: int) -> bool:
-        """Whether the current run has decided who leaves a rung of a bracket."""
+        """Whether the current run has decided which configs of a cell are promoted."""
         return bracket < len(self.progress) and self.progress[bracket].rung > rung
 
     def contest(self, run: Run, bracket: int, rung: int) -> Contest:
-        """Who competes in the run to leave a rung on which all who arrived are evaluated."""
-        # The first run meets nobody from before: any strategy is plain Hyperband in it.
+        """Which configs compete for promotion in a cell where all that arrived are evaluated."""
+        # The first run has no earlier evaluations, so that any strategy is plain Hyperband.
         strategy = discarding if run.strategy is None else strategy_named(run.strategy)
         return strategy(
             run.arrived[bracket, rung],
-            run.before.get((bracket, rung), NOBODY),
-            run.before.get((bracket, rung + 1), NOBODY),
+            run.before.get((bracket, rung), EMPTY),
+            run.before.get((bracket, rung + 1), EMPTY),
         )
 
     def frugal_contest(self, run: Run | None = None) -> tuple[list[Place], int]:
-        """Who competes over all brackets, best first, and for how many slots of the new top rung:
-        in a frugal run, or should the current one, which is done, be deepened so."""
-        known: Mapping[Cell, Collection[int]] = run.before if run else self.results
+        """Which configs of all brackets compete, best first, and for how many slots of the new top
+        rung: in a frugal run, or if the current run, which is done, is deepened frugally."""
+        evaluated: Mapping[Cell, Collection[int]] = run.before if run else self.results
         top = run.schedule.top - 1 if run else self.schedule.top
         losses = {
             (bracket, index): self.results[bracket, top][index].loss
             for bracket in range(top + 1)
-            for index in known[bracket, top]
+            for index in evaluated[bracket, top]
         }
         return frugal(losses, self.schedule.eta)
 
     def result(self, bracket: int, index: int, rung: int) -> JobFinished | None:
-        """An evaluation, of any run or ahead of the next one; None when it is not made."""
+        """The result of a job, of any run or ahead of the next one, or None."""
         found = self.results.get((bracket, rung), {}).get(index)
         return found or self.ahead.results.get((bracket, index, rung))
 
+    def all_results(self) -> Iterator[JobFinished]:
+        """The results of all runs, grouped by cell, without those ahead of the next run."""
+        return chain.from_iterable(results.values() for results in self.results.values())
+
     def value(self, loss: float) -> float:
-        """A loss in the user's sign."""
+        """A loss in the user's direction."""
         return -loss if self.created.maximize else loss
 
     def losses(self, bracket: int, rung: int) -> dict[int, float | None]:
         """The losses on a rung of a bracket, by index; None is a failure."""
-        return {index: told.loss for index, told in self.results[bracket, rung].items()}
+        return {index: result.loss for index, result in self.results[bracket, rung].items()}
 
     def _study_created(self, fact: StudyCreated) -> None:
         self.created = fact
@@ -164,19 +167,19 @@ class State:
         self.configs.extend([] for _ in range(len(self.configs), schedule.top + 1))
         self.progress = [BracketProgress(bracket) for bracket in schedule.brackets]
         if run.frugal:
-            self._send_up_the_best(run)
+            self._promote_frugally(run)
         else:
             self.full = run
-            self._take_in_what_is_ahead()
+            self._adopt_results_ahead()
             for bracket in schedule.brackets:
                 self._arrive(bracket, bracket, frozenset(range(schedule.start_size(bracket))))
 
     def _schedule_of(self, fact: RunStarted) -> Schedule:
-        """That of a run which starts: a larger one, or the current one which it fills."""
+        """The schedule of a run that starts: a larger one, or the current one that it fills."""
         created, frugally = self.created, fact.strategy == FRUGAL
         if not self.runs:
             if frugally:
-                raise FactError(f"{fact} has nothing to go on from")
+                raise FactError(f"{fact} cannot be the first run")
             return Schedule.of(created.eta, created.min_budget, created.max_budget)
         schedule = self.schedule if self.run.frugal and not frugally else self.schedule.deepened()
         while schedule.max_budget < fact.max_budget and not frugally:
@@ -185,27 +188,26 @@ class State:
             raise FactError(f"{fact} does not deepen {self.run}")
         return schedule
 
-    def _send_up_the_best(self, run: Run) -> None:
-        """Let those arrive on the new top rung whom frugal deepening sends there."""
+    def _promote_frugally(self, run: Run) -> None:
         order, slots = self.frugal_contest(run)
         for bracket in run.schedule.brackets:
             chosen = frozenset(index for of, index in order[:slots] if of == bracket)
             self._arrive(bracket, run.schedule.top, chosen)
 
-    def _take_in_what_is_ahead(self) -> None:
-        """Let results ahead be those of the run that starts."""
+    def _adopt_results_ahead(self) -> None:
+        """Move the results ahead to the run that starts."""
         ahead, self.ahead = self.ahead.results, Ahead()
-        for (bracket, index, rung), told in ahead.items():
-            # After a frugal run, it is not the one that was the next.
-            fact = told._replace(run=self.run.number)
+        for (bracket, index, rung), result in ahead.items():
+            # They name the run that was next when they arrived; a frugal run may have come first.
+            fact = result._replace(run=self.run.number)
             self.results[bracket, rung][index] = fact
-            self._follow_leader(fact)
+            self._update_leader(fact)
 
     def _configs_drawn(self, fact: ConfigsDrawn) -> None:
         self.configs.extend([] for _ in range(len(self.configs), fact.bracket + 1))
         configs = self.configs[fact.bracket]
         if fact.first != len(configs):
-            raise FactError(f"index {fact.first} drawn after {len(configs)}")
+            raise FactError(f"the next config is {len(configs)}, not {fact.first}")
         if fact.origin is not None:
             indices = range(fact.first, fact.first + len(fact.configs))
             self.origins |= {(fact.bracket, index): fact.origin for index in indices}
@@ -234,39 +236,38 @@ class State:
         if run != current.number or (current.frugal and self.is_ahead(bracket, index)):
             self._finished_ahead(fact)
             return
-        front = self.progress[bracket]
-        if fact.origin is not None and not (rung == front.rung and front.is_open(index)):
-            self._known_early(fact)
+        progress = self.progress[bracket]
+        if fact.imported and not (rung == progress.rung and progress.is_open(index)):
+            self._imported_early(fact)
             return
-        if rung != front.rung:
-            raise FactError(f"{fact} does not fit {front}")
-        front.finish(index)
+        if rung != progress.rung:
+            raise FactError(f"{fact} does not fit {progress}")
+        progress.finish(index)
         self.results[bracket, rung][index] = fact
-        self._follow_leader(fact)
-        if not front.waiting and not front.running:
+        self._update_leader(fact)
+        if not progress.waiting and not progress.running:
             self._climb(bracket)
 
-    def _known_early(self, fact: JobFinished) -> None:
-        """Note a result from elsewhere that the run does not wait for now: should its config
-        arrive on that rung, it need not be evaluated."""
+    def _imported_early(self, fact: JobFinished) -> None:
+        """Keep an imported result that the run does not wait for now. If its config arrives on that
+        rung, it is not evaluated again."""
         bracket, index, rung = fact[:3]
         if index in self.results[bracket, rung]:
-            raise FactError(f"{fact} is known already")
+            raise FactError(f"{fact} is already recorded")
         self.results[bracket, rung][index] = fact
-        self._follow_leader(fact)
+        self._update_leader(fact)
 
     def _finished_ahead(self, fact: JobFinished) -> None:
         bracket, index, rung, run = fact[:4]
         key = bracket, index, rung
-        next_ones = range(self.full.number + 1, self.run.number + 2)
-        fits = run in next_ones and rung == bracket and self.is_ahead(bracket, index)
+        next_runs = range(self.full.number + 1, self.run.number + 2)
+        fits = run in next_runs and rung == bracket and self.is_ahead(bracket, index)
         if not fits or key in self.ahead.results:
             raise FactError(f"{fact} fits neither run {self.run.number} nor the next one")
         self.ahead.running.discard(key)
         self.ahead.results[key] = fact
 
-    def _follow_leader(self, fact: JobFinished) -> None:
-        """Let an evaluation be its rung's best, if it is."""
+    def _update_leader(self, fact: JobFinished) -> None:
         bracket, index, rung, _, loss = fact[:5]
         if loss is not None and loss != math.inf:
             leader = self.leaders.get(rung)
@@ -279,23 +280,23 @@ class State:
             if key in self.ahead.results:
                 del self.ahead.results[key]
                 continue
-            front = self.progress[bracket]
-            told = self.results[bracket, rung].pop(index)
-            if (front.rung, told.loss, told.origin) != (rung, None, None):
-                raise FactError(f"{told} cannot be taken back")
-            front.reopen(index)
+            progress = self.progress[bracket]
+            result = self.results[bracket, rung].pop(index)
+            if (progress.rung, result.loss, result.imported) != (rung, None, False):
+                raise FactError(f"{result} cannot be reopened")
+            progress.reopen(index)
 
     def _arrive(self, bracket: int, rung: int, indices: frozenset[int]) -> None:
-        """Put a front on a rung, and on the next ones while nothing is left to evaluate."""
+        """Let configs arrive on a rung, and move on while none of them has to be evaluated."""
         self.run.arrived[bracket, rung] = indices
-        front = self.progress[bracket]
-        front.rung = rung
-        front.waiting = sorted(indices.difference(self.results[bracket, rung]), reverse=True)
-        if not front.waiting:
+        progress = self.progress[bracket]
+        progress.rung = rung
+        progress.waiting = sorted(indices.difference(self.results[bracket, rung]), reverse=True)
+        if not progress.waiting:
             self._climb(bracket)
 
     def _climb(self, bracket: int) -> None:
-        """Send up whom the strategy chooses, now that the front's rung is evaluated."""
+        """Promote the configs that the strategy chooses, now that the rung is evaluated."""
         run, rung = self.run, self.progress[bracket].rung
         if rung == run.schedule.top:
             return

@@ -1,13 +1,14 @@
-"""Who goes up a rung: what tells discarding, preserving and efficient deepening apart.
+"""Which configs are promoted: the rule that sets discarding, preserving and efficient deepening
+apart.
 
-All three are asked the same question, on one rung of one bracket in one run:
+Each strategy answers the same question, on one rung of one bracket in one run:
 
-    arrived   who is on this rung in this run (all of them are evaluated here by now)
-    before    who had been evaluated on this rung when the run began
-    above     who had been evaluated on the rung above when the run began
+    arrived   the configs on this rung in this run, all of them evaluated
+    before    the configs that had been evaluated on this rung when the run started
+    above     the configs that had been evaluated on the rung above when the run started
 
-and give the same kind of answer: who goes up in any case, and who competes for the slots
-that are left. In the first run `before` and `above` are empty and all three are Hyperband.
+Its answer is a `Contest`: which configs are promoted in any case, and which compete for the
+remaining slots. In the first run `before` and `above` are empty, and all three are Hyperband.
 
 `frugal` is a fourth way to deepen, outside the paper and without its guarantees.
 """
@@ -22,12 +23,12 @@ from deepband.errors import UnknownNameError
 Indices: TypeAlias = Set[int]
 Place: TypeAlias = tuple[int, int]
 """A config by its (bracket, index)."""
-Who = TypeVar("Who", int, Place)
-NOBODY: frozenset[int] = frozenset()
+Key = TypeVar("Key", int, Place)
+EMPTY: frozenset[int] = frozenset()
 
 
 class Contest(NamedTuple):
-    """Who goes up in any case, and who competes for the slots that are left."""
+    """The configs that are promoted in any case, and those that compete for the other slots."""
 
     kept: Indices
     pool: Indices
@@ -38,17 +39,17 @@ class Contest(NamedTuple):
 
 
 def discarding(arrived: Indices, before: Indices, above: Indices) -> Contest:
-    """Decide again, as a fresh run on the same configs would: earlier promotions do not count."""
-    return Contest(NOBODY, arrived)
+    """Decide again as a fresh run on the same configs would: earlier promotions do not count."""
+    return Contest(EMPTY, arrived)
 
 
 def preserving(arrived: Indices, before: Indices, above: Indices) -> Contest:
-    """Decide anew, and let everyone who was ever evaluated here compete again."""
-    return Contest(NOBODY, arrived | before)
+    """Decide again among all configs that were ever evaluated on this rung."""
+    return Contest(EMPTY, arrived | before)
 
 
 def efficient(arrived: Indices, before: Indices, above: Indices) -> Contest:
-    """Revoke nothing: who is above stays there, and only the free slots are filled."""
+    """Keep all earlier promotions, and fill only the free slots."""
     return Contest(above, (arrived | before) - above)
 
 
@@ -65,14 +66,15 @@ NAMES: tuple[StrategyName, ...] = get_args(StrategyName)
 
 
 def frugal(losses: Mapping[Place, float | None], eta: int) -> tuple[list[Place], int]:
-    """Outside the paper: one contest over all brackets, of everyone evaluated on the top rung, to
-    go to the new one. Who competes, best first, and for how many slots; failures never go."""
+    """One contest over all brackets for the new top rung, outside the paper: the competing configs,
+    best first, and the number of slots. `losses` are those on the old top rung; failures are never
+    promoted."""
     good = {place for place, loss in losses.items() if loss is not None}
     return ranked(good, losses), -(-len(losses) // eta)
 
 
 def check_name(name: str) -> None:
-    """Raise for a name that is no way to deepen."""
+    """Raise UnknownNameError unless it names a way to deepen."""
     if not isinstance(name, str) or name not in NAMES:
         raise UnknownNameError("strategy", name, NAMES)
 
@@ -86,16 +88,16 @@ def strategy_named(name: str) -> Strategy:
 
 
 def promoted(contest: Contest, losses: Mapping[int, float | None], slots: int) -> frozenset[int]:
-    """Who goes up, given the losses on this rung and the slots on the rung above."""
+    """The promoted configs, given the losses on this rung and the slots on the rung above."""
     best = ranked(contest.pool, losses)[: contest.free(slots)]
     return frozenset(contest.kept).union(best)
 
 
-def ranked(pool: Set[Who], losses: Mapping[Who, float | None]) -> list[Who]:
-    """Best first: finite losses, then +inf, then failures; a tie goes to the smaller index, or
-    bracket, then index."""
-    told = [(loss, who) for who in pool if (loss := losses[who]) is not None]
-    told.sort()
-    if len(told) == len(pool):
-        return [who for _, who in told]
-    return [who for _, who in told] + sorted(who for who in pool if losses[who] is None)
+def ranked(pool: Set[Key], losses: Mapping[Key, float | None]) -> list[Key]:
+    """The pool, best first: finite losses, then +inf, then failures. Ties go to the smaller index,
+    or to the smaller bracket and then index."""
+    evaluated = [(loss, key) for key in pool if (loss := losses[key]) is not None]
+    evaluated.sort()
+    if len(evaluated) == len(pool):
+        return [key for _, key in evaluated]
+    return [key for _, key in evaluated] + sorted(key for key in pool if losses[key] is None)

@@ -1,4 +1,4 @@
-"""Plots of a study, with Matplotlib: each draws rows, and returns the Axes."""
+"""Plots of a study with Matplotlib. Each draws the rows of `deepband.analysis`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Plotted(Protocol):
 
 
 class Plots:
-    """The plots of one study. Each draws on the Axes that are given, or makes a figure."""
+    """The plots of one study. Each draws on `ax`, or on a new figure, and returns the Axes."""
 
     def __init__(self, study: Plotted) -> None:
         self._study = study
@@ -38,12 +38,12 @@ class Plots:
         return self._study.session.state
 
     def brackets(self, ax: Axes | None = None) -> Axes:
-        """The rungs by brackets: each config, the run that evaluated it, and who went up."""
+        """Brackets and rungs: each config, the run that evaluated it, and its promotions."""
         return brackets.draw(self._state, ax)
 
     def curves(self, ax: Axes | None = None, *, most: int = 200) -> Axes:
-        """Losses from rung to rung and what was reported on the way, of the configs that went
-        highest."""
+        """Losses from rung to rung and those reported during training, of the configs that reached
+        the highest rungs."""
         return lines.draw_curves(self._state, ax, most)
 
     def incumbent(self, *others: Plotted, ax: Axes | None = None) -> Axes:
@@ -56,16 +56,17 @@ class Plots:
         return lines.draw_incumbent(studies, ax)
 
     def parallel(self, ax: Axes | None = None, *, rung: int | None = None, most: int = 500) -> Axes:
-        """Configs across all parameters, coloured by their loss on a rung (the highest well-filled
-        one)."""
+        """Configs across all parameters, coloured by their loss on a rung (by default the highest
+        with enough losses)."""
         return parameters.draw_parallel(self._state, ax, rung, most)
 
     def importance(self, ax: Axes | None = None, *, rung: int | None = None) -> Axes:
-        """Which parameters matter, on a rung (the highest well-filled one), by Optuna's fANOVA."""
+        """Which parameters matter on a rung (by default the highest with enough losses), by fANOVA
+        with Optuna."""
         return parameters.draw_importance(self._state, ax, rung)
 
     def stability(self, ax: Axes | None = None) -> Axes:
-        """How far each rung ranks configs as the next one does."""
+        """How similarly each rung and the next rank configs."""
         return lines.draw_stability(self._state, ax)
 
 

@@ -1,11 +1,12 @@
-"""The rungs by brackets: who was evaluated where, in which run, and who went up."""
+"""The plot of brackets and rungs: which configs were evaluated where, in which run, and which were
+promoted."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
-from deepband.analysis import chart_data
+from deepband.analysis.cells import CellStatus, Mark, marks, occupied_cells
 from deepband.core.state import State
 from deepband.plots.style import BAD, DARK, QUIET, colour, name_of, new_axes
 
@@ -13,37 +14,36 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_DOTS = 100
-"""A cell with more configs is a bar."""
+"""A cell with more configs is drawn as a bar."""
 SIZE = 0.78
-"""The share of a cell's place that it fills."""
+"""The width and height of a cell, where 1 is the distance of two cells."""
 Places = dict[int, tuple[float, float]]
 
 
 def draw(state: State, ax: Axes | None) -> Axes:
-    """Columns are rungs, rows are brackets; a dot is a config, coloured by the run that evaluated
-    it there, and a line is a promotion. The best of a cell are on its right."""
+    """Columns are rungs and rows are brackets. A dot is a config, coloured by the run that
+    evaluated it there, and a line is a promotion. The best configs of a cell are on its right."""
     top = state.schedule.top
     ax = new_axes(ax, width=2.0 + 1.7 * (top + 1), height=1.6 + 1.2 * (top + 1))
-    cells = {(cell.bracket, cell.rung): cell for cell in chart_data.cells(state)}
+    cells = {(cell.bracket, cell.rung): cell for cell in occupied_cells(state)}
     dots = {key: _dots(state, ax, cell) for key, cell in cells.items() if cell.configs <= MOST_DOTS}
     for key, cell in cells.items():
         if key not in dots:
             _bar(ax, cell)
         _frame(ax, cell)
         _promotions(ax, cell, dots.get(key), dots.get((cell.bracket, cell.rung + 1)))
-    _describe(state, ax)
+    _describe(state, ax, list(cells.values()))
     return ax
 
 
-def _dots(state: State, ax: Axes, cell: chart_data.CellRow) -> Places:
-    """A dot a config; where each one is."""
-    marks = chart_data.marks(state, cell.bracket, cell.rung)
-    marks.sort(key=_rank)
-    places = {mark.index: _place(cell, number, cell.configs) for number, mark in enumerate(marks)}
+def _dots(state: State, ax: Axes, cell: CellStatus) -> Places:
+    """Draw one dot per config, and return where each is."""
+    found = sorted(marks(state, cell.bracket, cell.rung), key=_rank)
+    places = {mark.index: _place(cell, number, cell.configs) for number, mark in enumerate(found)}
     size = min(40.0, 900.0 / cell.configs)
-    failed = [mark for mark in marks if mark.run is not None and mark.loss is None]
+    failed = [mark for mark in found if mark.failed]
     for run in [None, *(run.number for run in state.runs)]:
-        good = [mark for mark in marks if mark.run == run and mark not in failed]
+        good = [mark for mark in found if mark.run == run and not mark.failed]
         if good:
             x, y = zip(*(places[mark.index] for mark in good), strict=True)
             face = "none" if run is None else colour(run)
@@ -55,14 +55,14 @@ def _dots(state: State, ax: Axes, cell: chart_data.CellRow) -> Places:
     return places
 
 
-def _rank(mark: chart_data.Mark) -> tuple[bool, bool, float, int]:
-    """The best first, then failures, then those who are not evaluated."""
+def _rank(mark: Mark) -> tuple[bool, bool, float, int]:
+    """The best first, then failures, then configs without a result."""
     loss = math.inf if mark.loss is None else mark.loss
     return mark.run is None, mark.loss is None, loss, mark.index
 
 
-def _place(cell: chart_data.CellRow, number: int, count: int) -> tuple[float, float]:
-    """Where in its cell a config lies: in columns from the right, each from its top."""
+def _place(cell: CellStatus, number: int, count: int) -> tuple[float, float]:
+    """Where a config lies in its cell: in columns from right to left, each from top to bottom."""
     high = max(1, round(math.sqrt(count)))
     column, row = divmod(number, high)
     columns = math.ceil(count / high)
@@ -70,17 +70,17 @@ def _place(cell: chart_data.CellRow, number: int, count: int) -> tuple[float, fl
     return x, cell.bracket - SIZE / 2 + SIZE * (row + 0.5) / high
 
 
-def _bar(ax: Axes, cell: chart_data.CellRow) -> None:
-    """A cell of many: shares of its width, a colour a run."""
+def _bar(ax: Axes, cell: CellStatus) -> None:
+    """A cell with many configs, as a stacked bar with one colour per run."""
     left = cell.rung - SIZE / 2
-    for run, count in enumerate(cell.evaluated):
+    for run, count in enumerate(cell.by_run):
         width = SIZE * count / cell.configs
         ax.barh(cell.bracket, width, SIZE, left, color=colour(run), alpha=0.75, zorder=2)
         left += width
-    ax.text(cell.rung, cell.bracket, f"{sum(cell.evaluated):,}", ha="center", va="center", zorder=4)
+    ax.text(cell.rung, cell.bracket, f"{sum(cell.by_run):,}", ha="center", va="center", zorder=4)
 
 
-def _frame(ax: Axes, cell: chart_data.CellRow) -> None:
+def _frame(ax: Axes, cell: CellStatus) -> None:
     from matplotlib.patches import Rectangle
 
     corner = cell.rung - SIZE / 2, cell.bracket - SIZE / 2
@@ -88,10 +88,8 @@ def _frame(ax: Axes, cell: chart_data.CellRow) -> None:
     ax.add_patch(frame)
 
 
-def _promotions(
-    ax: Axes, cell: chart_data.CellRow, places: Places | None, above: Places | None
-) -> None:
-    """A line a promotion; between cells of many, one line with their number."""
+def _promotions(ax: Axes, cell: CellStatus, places: Places | None, above: Places | None) -> None:
+    """One line per promotion; between cells drawn as bars, one line with their number."""
     from matplotlib.collections import LineCollection
 
     if places and above:
@@ -103,7 +101,8 @@ def _promotions(
         ax.text(sum(x) / 2, cell.bracket - 0.06, f"{cell.promoted:,}", ha="center", fontsize=7)
 
 
-def _describe(state: State, ax: Axes) -> None:
+def _describe(state: State, ax: Axes, cells: list[CellStatus]) -> None:
+    """Ticks, title and legend."""
     from matplotlib.lines import Line2D
 
     top = state.schedule.top
@@ -118,10 +117,9 @@ def _describe(state: State, ax: Axes) -> None:
     dot: dict[str, Any] = {"marker": "o", "linestyle": ""}
     handles = [Line2D([], [], color=colour(run.number), **dot) for run in state.runs]
     names = [f"evaluated in {name_of(run)}" for run in state.runs]
-    cells = chart_data.cells(state)
     if any(cell.open for cell in cells):
         handles.append(Line2D([], [], color=QUIET, markerfacecolor="none", **dot))
-        names.append("waits")
+        names.append("open")
     if any(cell.failed for cell in cells):
         handles.append(Line2D([], [], color=BAD, marker="x", linestyle=""))
         names.append("failed")

@@ -1,4 +1,4 @@
-"""Losses against budgets: learning curves, the incumbent, and how far rungs agree."""
+"""Plots of losses against budgets: learning curves, the incumbent, and rank agreement."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Point = tuple[float, float]
 
 
 def draw_curves(state: State, ax: Axes | None, most: int) -> Axes:
-    """A line a config through its losses on the rungs, over what it reported on the way."""
+    """One line per config through its losses on the rungs, over those reported during training."""
     ax = new_axes(ax)
     found = [row for row in chart_data.curves(state, most) if row.points]
     if not found:
@@ -38,21 +38,21 @@ def draw_curves(state: State, ax: Axes | None, most: int) -> Axes:
     for promoted, shade, name in ((False, QUIET, "not promoted"), (True, COLOURS[0], "promoted")):
         some = [row for row in found if row.promoted == promoted]
         reported = [_signed(state, row.curve) for row in some if len(row.curve) > 1]
-        climbs = [_signed(state, row.points) for row in some]
+        between_rungs = [_signed(state, row.points) for row in some]
         ax.add_collection(LineCollection(reported, colors=shade, linewidths=0.5, alpha=0.5))
-        ax.add_collection(LineCollection(climbs, colors=shade, linewidths=0.9, alpha=0.8))
+        ax.add_collection(LineCollection(between_rungs, colors=shade, linewidths=0.9, alpha=0.8))
         if some:
-            x, y = zip(*(point for line in climbs for point in line), strict=True)
+            x, y = zip(*(point for line in between_rungs for point in line), strict=True)
             ax.plot(x, y, "o", color=shade, markersize=3, label=f"{name} ({len(some):,})")
     _label_best(state, ax)
     configs = sum(len(state.results[b, b]) for b in state.schedule.brackets)
-    fewer = f", the {most:,} of {configs:,} that went highest"
+    fewer = f", the {most:,} of {configs:,} on the highest rungs"
     ax.set_xscale("log", base=state.schedule.eta)
     budgets = state.run.budgets
     ax.set_xticks(budgets, [f"{budget:.6g}" for budget in budgets])
     ax.minorticks_off()
     ax.set(xlabel="budget of the evaluation", ylabel=loss_name(state))
-    ax.set_title(f"Configs on their way up{fewer if most < configs else ''}")
+    ax.set_title(f"Losses from rung to rung{fewer if most < configs else ''}")
     ax.legend(fontsize=8)
     return ax
 
@@ -70,8 +70,8 @@ def _signed(state: State, points: Sequence[Point]) -> list[Point]:
 
 
 def draw_incumbent(studies: Sequence[tuple[str, State]], ax: Axes | None) -> Axes:
-    """The best loss so far: a solid line when every evaluation pays its whole budget, a dashed one
-    when training goes on from the rung below. Triangles are deepenings."""
+    """The best loss so far: a solid line if every evaluation pays its full budget, a dashed one if
+    training continues from the rung below. Triangles are deepenings."""
     ax = new_axes(ax)
     for number, (name, state) in enumerate(studies):
         found = chart_data.incumbent(state)
@@ -89,26 +89,26 @@ def _stairs(
     ax: Axes, state: State, found: chart_data.Incumbent, resumed: bool, name: str, shade: str
 ) -> None:
     steps = [
-        (step.spent_resumed if resumed else step.spent, state.value(step.told.loss))
+        (step.spent_resumed if resumed else step.spent, state.value(step.result.loss))
         for step in found.steps
-        if chart_data.is_drawable(step.told.loss)
+        if chart_data.is_drawable(step.result.loss)
     ]
     if not steps:
         return
     x = [spent for spent, _ in steps] + [found.spent_resumed if resumed else found.spent]
     y = [loss for _, loss in steps] + [steps[-1][1]]
-    how = "training resumed" if resumed else "whole budgets"
+    how = "training resumed" if resumed else "full budgets"
     style, width = ("--", 1.0) if resumed else ("-", 1.6)
     text = label(f"{name}: {how}", 60)
     ax.step(x, y, where="post", color=shade, linestyle=style, linewidth=width, label=text)
     for deepening in found.deepenings:
         spent = deepening.spent_resumed if resumed else deepening.spent
-        known = [loss for at, loss in zip(x, y, strict=True) if at <= spent]
-        ax.plot([spent], known[-1:] or y[:1], "v", color=shade, markersize=7)
+        best = next((loss for at, loss in zip(x[::-1], y[::-1], strict=True) if at <= spent), y[0])
+        ax.plot([spent], [best], "v", color=shade, markersize=7)
         if not resumed:
             ax.annotate(
                 f"to {deepening.max_budget:.6g}",
-                (spent, known[-1] if known else y[0]),
+                (spent, best),
                 textcoords="offset points",
                 xytext=(4, 6),
                 fontsize=8,
@@ -117,7 +117,7 @@ def _stairs(
 
 
 def draw_stability(state: State, ax: Axes | None) -> Axes:
-    """Kendall's tau between neighbouring rungs, over the configs that are on both."""
+    """Kendall's tau between neighbouring rungs, over the configs on both."""
     ax = new_axes(ax, height=3.5)
     found = agreements(state)
     known = [(number, each.tau) for number, each in enumerate(found) if each.tau is not None]
@@ -137,5 +137,5 @@ def draw_stability(state: State, ax: Axes | None) -> Axes:
     ax.set_xlim(-0.5, len(found) - 0.5)
     ax.set_ylim(min(-0.1, *tau) - 0.1, 1.15)
     ax.set(xlabel="from budget to budget", ylabel="Kendall's tau")
-    ax.set_title(f"Do low budgets foretell high ones? {name_of(state.run)}")
+    ax.set_title(f"Do low budgets predict high ones? {name_of(state.run)}")
     return ax

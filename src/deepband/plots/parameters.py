@@ -1,4 +1,4 @@
-"""Parameters: configs across all of them, and which of them matter."""
+"""Plots of parameters: parallel coordinates, and importance."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NOWHERE = -0.12
 PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.6}
 """Behind a text that lines cross."""
 MOST_CHOICES = 8
-"""Of more choices, only the first and the last are named."""
+"""With more choices, only the first and the last are labelled."""
 
 
 def draw_parallel(state: State, ax: Axes | None, rung: int | None, most: int) -> Axes:
-    """A line a config across its parameters, coloured by its loss on one rung."""
+    """One line per config across its parameters, coloured by its loss on one rung."""
     axes = chart_data.axes(state)
     ax = new_axes(ax, width=max(6.0, 2.0 + 1.4 * len(axes)))
     chosen = chart_data.rung_to_judge(state, rung)
@@ -29,7 +29,7 @@ def draw_parallel(state: State, ax: Axes | None, rung: int | None, most: int) ->
     if not found:
         return note(ax, "No evaluation on this rung has a finite loss yet.")
     lines = [_line(axes, config) for _, config in found[:most]][::-1]
-    losses = [state.value(told.loss or 0.0) for told, _ in found[:most]][::-1]
+    losses = [state.value(result.loss or 0.0) for result, _ in found[:most]][::-1]
     _draw_lines(state, ax, lines, losses)
     _draw_axes(ax, axes, any(y == NOWHERE for line in lines for _, y in line))
     some_of = f"the best {most:,} of {len(found):,}" if len(found) > most else f"{len(found):,}"
@@ -46,7 +46,7 @@ def _line(axes: list[chart_data.Axis], config: dict[str, Any]) -> list[tuple[flo
 def _draw_lines(
     state: State, ax: Axes, lines: list[list[tuple[float, float]]], losses: list[float]
 ) -> None:
-    """The best on top, and the darkest."""
+    """Draw the lines, the best last and darkest."""
     from matplotlib.collections import LineCollection
 
     colours = "viridis_r" if state.created.maximize else "viridis"
@@ -85,7 +85,7 @@ def draw_importance(state: State, ax: Axes | None, rung: int | None) -> Axes:
     ax = new_axes(ax)
     found = importance(state, rung)
     if not found.shares:
-        return note(ax, "The losses on this rung do not tell which parameters matter.")
+        return note(ax, "The losses on this rung do not show which parameters matter.")
     names = list(found.shares)[::-1]
     shares = [found.shares[name] for name in names]
     ax.barh(range(len(names)), shares, color=COLOURS[0])
@@ -93,7 +93,7 @@ def draw_importance(state: State, ax: Axes | None, rung: int | None) -> Axes:
     for y, share in enumerate(shares):
         ax.text(share, y, f" {share:.0%}", va="center", fontsize=8)
     ax.set_xlim(0, max(shares) * 1.15)
-    left_out = f"; not judged: {', '.join(map(label, found.left_out))}" if found.left_out else ""
+    left_out = f"; left out: {', '.join(map(label, found.left_out))}" if found.left_out else ""
     budget = state.run.budgets[found.rung]
     ax.set_xlabel(f"share in the variance of the loss (fANOVA{left_out})", wrap=True)
     ax.set_title(

@@ -1,4 +1,4 @@
-"""Plots as files, without a display."""
+"""Saving plots to files, without a display."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMATS = (".png", ".pdf", ".svg")
 
 
 def save(study: Plotted, kind: str, place: str | os.PathLike[str], *others: Plotted) -> None:
-    """Draw one kind of plot into a file; its name says in which format."""
+    """Draw one kind of plot into a file, in the format that its suffix names."""
     form = os.path.splitext(os.fspath(place))[1][1:].lower()
     try:
         write(study, kind, place, form, *others)

@@ -1,4 +1,4 @@
-"""What all plots share: figures, colours, and texts that Matplotlib takes as they are."""
+"""What all plots share: figures, colours, and labels that Matplotlib does not interpret."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Told apart by the colour-blind too (Okabe and Ito)."""
+"""Distinguishable with colour blindness, too (Okabe and Ito)."""
 QUIET = "#b0b0b0"
 DARK = "#303030"
 BAD = "#aa0000"
 
 
 def new_axes(ax: Axes | None, width: float = 7.0, height: float = 4.5) -> Axes:
-    """Axes to draw on: the given ones, or a new figure's."""
+    """The given Axes, or those of a new figure."""
     if ax is not None:
         return ax
     try:
@@ -32,18 +32,19 @@ def new_axes(ax: Axes | None, width: float = 7.0, height: float = 4.5) -> Axes:
 
 
 def colour(number: int) -> str:
-    """That of a run, or of a study beside others."""
+    """The colour of a run, or of one study among several."""
     return COLOURS[number % len(COLOURS)]
 
 
 def label(text: object, most: int = 40) -> str:
-    """A user's text: not long, never taken for mathematics, and never hidden from a legend."""
+    """A user's text as a label: shortened, never read as mathematics, and never hidden from a
+    legend."""
     safe = shortened(str(text), most).replace("$", r"\$")
     return f" {safe}" if safe.startswith("_") else safe
 
 
 def name_of(run: Run) -> str:
-    """A run in a legend."""
+    """The name of a run in a legend."""
     budget = f"max_budget {run.budgets[-1]:.6g}"
     return f"run {run.number}, {budget}" + (f", {run.strategy}" if run.strategy else "")
 
@@ -53,7 +54,7 @@ def loss_name(state: State) -> str:
 
 
 def note(ax: Axes, text: str) -> Axes:
-    """Say why there is nothing to see."""
+    """Show a text instead of a plot."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, text, ha="center", va="center", transform=ax.transAxes, wrap=True)
     return ax

@@ -1,4 +1,4 @@
-"""Where new configs come from: the table of samplers by name."""
+"""Samplers, which supply new configs: the table of samplers by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["GROUP", "SAMPLERS", "Sampler", "SamplerName", "Uniform", "make_sampl
 SamplerName: TypeAlias = Literal["uniform", "tpe", "forest", "de", "prior"]
 """The samplers that come with deepband."""
 GROUP = 8
-"""So many configs a sampler that learns draws together."""
+"""How many configs a sampler that learns samples together."""
 
 SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": Uniform,
@@ -25,26 +25,26 @@ SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "de": partial(ModelBased, "de"),
     "prior": partial(ModelBased, "prior"),
 }
-"""Each is made with the study's chunk size."""
+"""Each is created with the study's chunk size."""
 
 
 def make_sampler(given: str | Sampler, chunk: int | None = None) -> tuple[str, Sampler, int]:
-    """The name, the sampler, and how many configs it draws together, from a name in the table or a
-    sampler of the user's own. `chunk` is that of a study which is there."""
+    """The name, the sampler, and how many configs it samples together, from a name in the table or
+    a custom sampler. `chunk` is that of an existing study."""
     if isinstance(given, str):
         if given not in SAMPLERS:
             raise UnknownNameError("sampler", given, SAMPLERS)
-        if chunk is None:  # a study which is there can be looked at without what draws for it
+        if chunk is None:  # an existing study can be read without the sampler's libraries
             check_installed(given)
         made = SAMPLERS[given](chunk or CHUNK)
-        return given, made, chunk or _usual(made)
+        return given, made, chunk or _default_chunk(made)
     if isinstance(given, type) or not isinstance(given, Sampler) or not callable(given.draw):
         raise InputError(
-            f"a sampler is one of {', '.join(map(repr, SAMPLERS))} or has a method draw(space, "
-            f"observations, bracket, indices, seed) and `learns`; {shown(given)} has not."
+            f"{shown(given)} is not a sampler: give one of {', '.join(map(repr, SAMPLERS))}, or an "
+            "object with a method draw(space, observations, bracket, indices, seed) and `learns`."
         )
-    return type(given).__name__, given, chunk or _usual(given)
+    return type(given).__name__, given, chunk or _default_chunk(given)
 
 
-def _usual(sampler: Sampler) -> int:
+def _default_chunk(sampler: Sampler) -> int:
     return GROUP if sampler.learns else CHUNK

@@ -1,4 +1,4 @@
-"""What a sampler is."""
+"""The sampler protocol."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from deepband.space.search_space import Space
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Draws new configs. What it draws is a function of its arguments and nothing else, so that
-    a study does not depend on the number of its workers or on when it was interrupted."""
+    """Supplies new configs. They must be a function of the arguments of `draw` and nothing else, so
+    that a study does not depend on the number of workers or on interruptions."""
 
     @property
     def learns(self) -> bool:
-        """Whether it looks at observations; one that does not is given none.
+        """Whether it uses observations. A sampler that does not receives none.
 
-        Under one that learns, brackets run in turn, the lowest first, and a bracket's new configs
-        are drawn in groups, each when those before it are evaluated on the starting rung.
+        With a sampler that learns, brackets run sequentially, lowest first, and the new configs of
+        a bracket are sampled in groups, each when those before it are evaluated on the starting
+        rung.
         """
 
     def draw(
@@ -33,10 +34,10 @@ class Sampler(Protocol):
     ) -> list[Config]:
         """The configs of a bracket at these indices, in their order.
 
-        Under a sampler that learns the indices are those of one group, or what is left of it where
-        a deepening or a config of the user's own cut it: let the generator be a function of the
-        seed, the bracket and the first index. `observations` are, sorted by bracket, index and
-        rung, all evaluations of earlier runs, those of the current run in lower brackets, and those
-        of the earlier groups of this bracket on its starting rung. Others would depend on the order
+        With a sampler that learns, the indices are those of one group, or what remains of it after
+        a deepening or an enqueued config cut it: derive the random generator from the seed, the
+        bracket and the first index. `observations`, sorted by bracket, index and rung, are all
+        evaluations of earlier runs, those of the current run in lower brackets, and those of the
+        earlier groups of this bracket on its starting rung. Other results would depend on the order
         in which they arrive.
         """

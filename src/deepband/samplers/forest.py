@@ -1,19 +1,20 @@
 """A random forest over (config, rung) with expected improvement, in the spirit of SMAC's
 multi-fidelity facade (Lindauer et al., 2022), on scikit-learn's forests.
 
-The forest learns from all observations on all rungs, at most 1,000 of them, and is asked about the
-highest one. Candidates are drawn by chance and around the best; the one with the
-largest expected improvement, by the mean and the spread of the trees, is proposed. Each place of a
-group has candidates of its own, so that a group does not crowd, and nothing is proposed twice.
+The forest is trained on observations of all rungs, at most 1,000, and predicts losses on the
+highest one. Candidates are sampled at random and around the best configs. The one with the largest
+expected improvement, by the mean and the standard deviation of the trees, is proposed. Each config
+of a group has candidates of its own, so that the group is spread out, and none is proposed twice.
 
-Losses are learned as logarithms of their distance to the best one, in units of the median's. So
-differences among the good ones count, and one bad loss spoils nothing: beyond ten medians, or
-infinite, or failed, all are equally bad.
+The target is the logarithm of a loss's distance to the best one, in units of the median distance.
+Thus differences among good losses count, and a single bad one does no harm: all losses beyond ten
+units, infinite ones and failures are equally bad.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 import numpy as np
 from numpy.random import RandomState
@@ -21,27 +22,27 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from deepband.core.facts import Config
 from deepband.core.records import Evaluation
-from deepband.samplers.model_based import is_by_chance
+from deepband.samplers.model_based import is_random
 from deepband.samplers.observations import best_first, is_finite, pool
 from deepband.space.search_space import Space
 from deepband.space.unit_cube import Floats, Points
 
 TREES = 30
 MOST = 1000
-"""Observations to learn from, at most."""
-BY_CHANCE = 150
-"""Candidates for a place that are drawn anywhere."""
+"""How many observations the forest is trained on at most."""
+RANDOM = 150
+"""How many candidates for a config are sampled at random."""
 NEAR = 150
-"""Candidates for a place that are neighbours of the best."""
+"""How many candidates for a config are neighbours of the best configs."""
 PARENTS = 3
-"""How many of the best have neighbours."""
+"""How many of the best configs have neighbours."""
 WIDTH = 0.2
-"""Of the step to a neighbour, as a share of the range."""
+"""The standard deviation of the step to a neighbour, as a share of the range."""
 CHANCE = 0.5
-"""That a neighbour differs in a parameter."""
+"""The probability that a neighbour differs in a parameter."""
 FLOOR = 0.01
 WORST = 10.0
-"""Losses between these two, in units of the median's distance to the best, are told apart."""
+"""Losses between these two, in units of the median distance to the best, are distinguished."""
 INACTIVE = -1.0
 
 
@@ -50,7 +51,7 @@ def propose(
 ) -> list[Config | None]:
     points = Points(space)
     ranked = [each for each in pool(observations) if is_finite(each)]
-    wanted = [place for place, index in enumerate(indices) if not is_by_chance(index)]
+    wanted = [place for place, index in enumerate(indices) if not is_random(index)]
     proposed: list[Config | None] = [None] * len(indices)
     if ranked and wanted:
         found = _best(points, observations, ranked, len(wanted), random)
@@ -66,13 +67,14 @@ def _best(
     count: int,
     random: RandomState,
 ) -> list[Config | None]:
-    """So many configs, each the best of candidates of its own."""
+    """`count` configs, each the best of its own candidates."""
     forest = ExtraTreesRegressor(
         TREES, min_samples_split=3, bootstrap=True, random_state=int(random.randint(2**31))
     )
-    shown = newest(observations)
-    known = points.of([each.config for each in shown])
-    forest.fit(_features(known, _rungs(shown)), learned(shown))
+    used = training_set(observations)
+    known = points.of([each.config for each in used])
+    rungs = np.array([each.rung for each in used], dtype=np.float64)
+    forest.fit(_features(known, rungs), targets(used))
     parents = points.of([each.config for each in ranked[:PARENTS]])
     candidates = np.concatenate(
         [_candidates(points, points.filled(parents, random), random) for _ in range(count)]
@@ -86,12 +88,12 @@ def _best(
 
 
 def _keys(places: Floats) -> list[bytes]:
-    """The same for the same config."""
+    """Points as bytes, which are equal for equal configs."""
     return [place.tobytes() for place in np.nan_to_num(places, nan=INACTIVE)]
 
 
 def _new(gain: Floats, keys: Sequence[bytes], taken: set[bytes]) -> Iterator[int | None]:
-    """In each row the number of the one with the largest gain that is not taken yet; it is then."""
+    """In each row, the number of the largest gain whose key is not taken yet, or None."""
     numbers = np.arange(gain.size).reshape(gain.shape)
     for row, order in zip(numbers, (-gain).argsort(axis=1, kind="stable"), strict=True):
         legal = row[order][np.isfinite(gain.ravel()[row[order]])].tolist()
@@ -101,23 +103,15 @@ def _new(gain: Floats, keys: Sequence[bytes], taken: set[bytes]) -> Iterator[int
         yield number
 
 
-def newest(observations: Sequence[Evaluation]) -> Sequence[Evaluation]:
-    """At most 1,000: those on higher rungs first, and on a rung the better ones."""
+def training_set(observations: Sequence[Evaluation]) -> Sequence[Evaluation]:
+    """At most 1,000 observations: those on higher rungs first, and on each rung the better ones."""
     if len(observations) <= MOST:
         return observations
-    return sorted(best_first(observations), key=_rung, reverse=True)[:MOST]
+    return sorted(best_first(observations), key=attrgetter("rung"), reverse=True)[:MOST]
 
 
-def _rung(evaluation: Evaluation) -> int:
-    return evaluation.rung
-
-
-def _rungs(observations: Sequence[Evaluation]) -> Floats:
-    return np.array([each.rung for each in observations], dtype=np.float64)
-
-
-def learned(observations: Sequence[Evaluation]) -> Floats:
-    """Losses as the forest learns them."""
+def targets(observations: Sequence[Evaluation]) -> Floats:
+    """What the forest learns to predict for these observations."""
     finite = np.array([each.loss for each in observations if is_finite(each)], dtype=np.longdouble)
     best, median = finite.min(), np.median(finite)
     unit = (median - best) or (finite.max() - best) or np.longdouble(1)
@@ -127,19 +121,20 @@ def learned(observations: Sequence[Evaluation]) -> Floats:
 
 
 def _features(places: Floats, rungs: Floats | int) -> Floats:
-    """What the forest sees of configs: their points, and the rung."""
+    """The inputs of the forest: points, and the rung."""
     column = np.broadcast_to(np.asarray(rungs, dtype=np.float64), len(places))
     return np.column_stack([np.nan_to_num(places, nan=INACTIVE), column])
 
 
 def _candidates(points: Points, parents: Floats, random: RandomState) -> Floats:
-    anywhere = random.uniform(size=(BY_CHANCE, parents.shape[1]))
+    anywhere = random.uniform(size=(RANDOM, parents.shape[1]))
     around = parents[random.randint(len(parents), size=NEAR)]
     return np.concatenate([anywhere, points.near(around, WIDTH, CHANCE, random)])
 
 
 def _improvement(forest: ExtraTreesRegressor, features: Floats) -> Floats:
-    """The expected improvement on the least mean, by the mean and the spread of the trees."""
+    """The expected improvement on the smallest mean, from the mean and standard deviation of the
+    trees."""
     from scipy.stats import norm
 
     trees = np.array([tree.predict(features.astype(np.float32)) for tree in forest.estimators_])

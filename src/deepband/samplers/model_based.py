@@ -1,9 +1,9 @@
-"""What the samplers that learn have in common: a proposal where there is one, else what `uniform`
-would have drawn in the same place.
+"""What the samplers that learn have in common: a proposal if there is one, otherwise the config
+that `uniform` would have sampled at the same index.
 
-So each of them draws exactly as `uniform` does until it has seen enough, and in every third place
-for ever: whatever the losses make it believe, a third of a study's configs is drawn by chance
-alone, and Hyperband's guarantee holds with three times the configs.
+Thus each of them samples exactly as `uniform` does until it has enough observations, and always at
+every third index. A third of a study's configs is therefore random whatever the losses are, and
+Hyperband's guarantee holds with three times the configs.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     Propose: TypeAlias = Callable[
         [Space, Sequence[Evaluation], Sequence[int], RandomState], list[Config | None]
     ]
-    """Configs for indices, from observations; None leaves a place to chance."""
+    """Proposes configs for indices from observations; None stands for a random config."""
 
 NEEDS = {"tpe": ("optuna", "Optuna"), "forest": ("sklearn", "scikit-learn")}
-"""What a sampler imports that may not be installed, and its name."""
+"""The optional package that a sampler imports, and its name in prose."""
 EVERY = 3
-"""One of so many places is left to chance."""
+"""One of this many configs is random."""
 
 
 class ModelBased:
-    """A sampler made of a function that proposes."""
+    """A sampler built on the function `propose` of the module with its name."""
 
     learns = True
 
@@ -54,9 +54,10 @@ class ModelBased:
         proposed = self._proposals(space, observations, bracket, indices, seed)
         if None not in proposed:
             return [config for config in proposed if config is not None]
-        by_chance = self._uniform.draw(space, (), bracket, indices, seed)
+        uniform = self._uniform.draw(space, (), bracket, indices, seed)
         return [
-            drawn if new is None else new for new, drawn in zip(proposed, by_chance, strict=True)
+            fallback if new is None else new
+            for new, fallback in zip(proposed, uniform, strict=True)
         ]
 
     def _proposals(
@@ -69,25 +70,25 @@ class ModelBased:
     ) -> list[Config | None]:
         import numpy as np
 
-        if self._propose is None:  # late, because it loads what it needs
+        if self._propose is None:  # imported late, because the module loads large libraries
             check_installed(self.name)
             self._propose = import_module(f"deepband.samplers.{self.name}").propose
-        # The first index, because a deepening may cut a group in two. Three numbers, because two
-        # are what `uniform` draws with.
+        # The first index, because a deepening may cut a group in two. Three numbers, because
+        # `uniform` uses keys of two.
         entropy = np.random.SeedSequence(seed, spawn_key=(bracket, indices[0], 1))
         return self._propose(
             space, observations, indices, np.random.RandomState(np.random.PCG64(entropy))
         )
 
 
-def is_by_chance(index: int) -> bool:
-    """Whether a place is left to chance, whatever is known: the last of every three, so that of the
-    few configs of a high bracket more are proposed than not."""
+def is_random(index: int) -> bool:
+    """Whether a config is always random: the last of every three, so that even in high brackets,
+    which have few configs, most are proposed."""
     return index % EVERY == EVERY - 1
 
 
 def check_installed(name: str) -> None:
-    """Raise an InputError that says what to install, unless a sampler's imports are there."""
+    """Raise an InputError that says what to install if a sampler's package is missing."""
     package, shown = NEEDS.get(name, ("numpy", ""))
     if find_spec(package) is None:
         raise InputError(f"the sampler {name!r} needs {shown}: pip install 'deepband[{name}]'")

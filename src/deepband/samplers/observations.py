@@ -1,4 +1,4 @@
-"""What samplers that learn look at, among all that they are shown."""
+"""The observations that samplers learn from."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from collections.abc import Iterable
 from deepband.core.records import Evaluation
 
 ENOUGH = 7
-"""So many configs must be known on telling rungs before a sampler believes that it learned
-something."""
+"""How many configs with finite losses a sampler needs before it makes proposals."""
 
 
 def is_finite(evaluation: Evaluation) -> bool:
-    """Whether it has a loss to compare with others."""
+    """Whether an evaluation has a finite loss."""
     return evaluation.loss is not None and evaluation.loss < math.inf
 
 
 def by_rung(observations: Iterable[Evaluation]) -> dict[int, list[Evaluation]]:
-    """Observations on each rung, in their order."""
+    """The observations on each rung, in their order."""
     found: defaultdict[int, list[Evaluation]] = defaultdict(list)
     for each in observations:
         found[each.rung].append(each)
@@ -27,27 +26,27 @@ def by_rung(observations: Iterable[Evaluation]) -> dict[int, list[Evaluation]]:
 
 
 def best_first(observations: Iterable[Evaluation]) -> list[Evaluation]:
-    """Finite losses, then infinite ones, then failures; of equals the first stays first."""
-    return sorted(observations, key=_standing)
+    """Finite losses, then infinite ones, then failures. Ties keep their order."""
+    return sorted(observations, key=_by_loss)
 
 
-def _standing(evaluation: Evaluation) -> tuple[bool, float]:
+def _by_loss(evaluation: Evaluation) -> tuple[bool, float]:
     return evaluation.loss is None, 0.0 if evaluation.loss is None else evaluation.loss
 
 
 def pool(observations: Iterable[Evaluation]) -> list[Evaluation]:
-    """Every config on its highest telling rung: those of the highest rung first, and on each the
-    best first. Nothing, unless enough have finite losses."""
+    """Each config by its result on the highest informative rung it reached: higher rungs first, and
+    on each rung the best first. Empty if too few losses are finite."""
     found: dict[tuple[int, int], Evaluation] = {}
-    for told in _telling(observations):
-        for each in best_first(told):
+    for on_rung in _informative(observations):
+        for each in best_first(on_rung):
             found.setdefault((each.bracket, each.index), each)
     return list(found.values()) if sum(map(is_finite, found.values())) >= ENOUGH else []
 
 
-def _telling(observations: Iterable[Evaluation]) -> list[list[Evaluation]]:
-    """Observations on the rungs that tell something, the highest first: those above rung 0, from
-    half of the highest one up. Who learns from the lowest rungs is misled by them."""
+def _informative(observations: Iterable[Evaluation]) -> list[list[Evaluation]]:
+    """The observations on each informative rung, highest first: those above rung 0 and in the upper
+    half. Losses on the lowest rungs often say little about final performance."""
     found = by_rung(observations)
     lowest = max(1, math.ceil(max(found, default=0) / 2))
     return [found[rung] for rung in sorted(found, reverse=True) if rung >= lowest]

@@ -1,4 +1,4 @@
-"""Drawing the configs that jobs need and that do not exist yet."""
+"""The source of configs for a study: samples those that jobs need and that do not exist yet."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from deepband.space.search_space import Space
 
 
 class ConfigSource:
-    """A sampler and the space it draws from, for one study."""
+    """A sampler and its space, for one study."""
 
     def __init__(self, created: StudyCreated, space: Space | None, sampler: Sampler) -> None:
         self.created = created
         self.sampler = sampler
         self._space = space
         self._observed: tuple[tuple[int, int], list[Evaluation]] = ((0, 0), [])
-        """What is known for good, by (run, bracket)."""
+        """The observations that stay the same during a (run, bracket)."""
 
     def copy(self, sampler: Sampler | None = None) -> ConfigSource:
-        """One that observes another study."""
+        """The same source for another study."""
         return ConfigSource(self.created, self.space, sampler or self.sampler)
 
     @cached_property
     def space(self) -> Space:
-        """Made from its description only when it is needed, because that loads ConfigSpace."""
+        """The search space, created on first use because that imports ConfigSpace."""
         return self._space or Space.described(self.created.space)
 
     def missing(self, state: State, keys: Iterable[JobKey]) -> Iterator[ConfigsDrawn]:
-        """The configs that these jobs need and that are not drawn yet, in whole chunks."""
-        drawn = [len(configs) for configs in state.configs]
-        ends: dict[int, int] = {}
+        """The configs that these jobs need and that do not exist yet, in whole chunks."""
+        existing = [len(configs) for configs in state.configs]
+        lasts: dict[int, int] = {}
         for bracket, index, _ in keys:
-            if bracket >= len(drawn) or index >= drawn[bracket]:  # seldom
-                ends[bracket] = max(index, ends.get(bracket, 0))
-        for bracket, last in ends.items():
+            if bracket >= len(existing) or index >= existing[bracket]:  # rarely
+                lasts[bracket] = max(index, lasts.get(bracket, 0))
+        for bracket, last in lasts.items():
             end = (last // self.created.chunk + 1) * self.created.chunk
             ahead = state.is_ahead(bracket, last)
             schedule = state.coming if ahead else state.full.schedule
-            first = drawn[bracket] if bracket < len(drawn) else 0
+            first = existing[bracket] if bracket < len(existing) else 0
             size = schedule.start_size(bracket)
             yield self._draw(state, bracket, range(first, min(end, size)))
 
@@ -57,24 +57,24 @@ class ConfigSource:
         if len(configs) != len(indices) or not all(isinstance(each, dict) for each in configs):
             raise DeepbandError(
                 f"the sampler {self.created.sampler!r} was asked for {len(indices)} configs, each "
-                f"a dict, and drew {shown(drawn)}."
+                f"a dict, and returned {shown(drawn)}."
             )
         return ConfigsDrawn(bracket, indices.start, configs)
 
     def _observations(self, state: State, bracket: int, first: int) -> Sequence[Evaluation]:
-        """What a sampler that learns may look at for the group of an index: what is known whoever
-        was faster."""
+        """What a sampler that learns may use for the group of an index: the results that do not
+        depend on the order in which jobs finish."""
         if not self.sampler.learns:
             return ()
         run = state.run.number
         if self._observed[0] != (run, bracket):
-            known = [
+            fixed = [
                 each for each in all_evaluations(state) if each.run < run or each.bracket < bracket
             ]
-            self._observed = (run, bracket), known
+            self._observed = (run, bracket), fixed
         start = first // self.created.chunk * self.created.chunk
-        told = [state.results[bracket, bracket].get(index) for index in range(start)]
-        new = [evaluation_of(state, each) for each in told if each and each.run == run]
+        results = [state.results[bracket, bracket].get(index) for index in range(start)]
+        new = [evaluation_of(state, each) for each in results if each and each.run == run]
         if not new:
             return tuple(self._observed[1])
         return sorted([*self._observed[1], *new], key=itemgetter(0, 1, 2))

@@ -1,15 +1,14 @@
 """Proposals by Optuna's multivariate TPE, fed as BOHB does (Falkner, Klein and Hutter, 2018).
 
-It is shown every config on its highest rung, as far as rungs tell something; a config on a higher
-rung counts as better than one on a lower, as Optuna itself ranks trials that were pruned. Of more
-than 300 (fewer in spaces of hundreds of parameters) it sees the best half of 300 and as many of the
-others, evenly from the better to the worse. It is told ranks, not losses: TPE looks at nothing
-else, and failures and infinite losses are then simply the last on their rung.
+It sees the configs in `observations.pool`, where a config on a higher rung ranks above one on a
+lower rung, as Optuna itself ranks pruned trials. Of more than 300 configs (fewer in spaces with
+hundreds of parameters) it sees the best 150 and as many of the others, evenly from better to worse.
+It receives ranks instead of losses: TPE uses nothing else, and failures and infinite losses are
+then simply the last on their rung.
 
-What it has proposed in a group counts as bad until the group is evaluated (a constant liar), so
-that it does not propose the same again. Parameters that depend on others are asked for as the
-conditions say, and Optuna groups those that occur together. Priors of the space count as their
-ranges.
+Proposals of a group count as bad until the group is evaluated (a constant liar), so that they are
+not repeated. Conditional parameters are suggested as the conditions say, and Optuna groups those
+that occur together. Of priors in the space, only the ranges are used.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from deepband.core.facts import Config
 from deepband.core.records import Evaluation
-from deepband.samplers.model_based import is_by_chance
+from deepband.samplers.model_based import is_random
 from deepband.samplers.observations import pool
 from deepband.space.search_space import Space
 from deepband.space.unit_cube import Floats, Points
 
 MOST = 300
-"""Observations shown, at most."""
+"""How many observations Optuna sees at most."""
 MOST_VALUES = 20_000
-"""Of all parameters of all observations shown: Optuna's time grows with both. This leaves 300
-observations to spaces of 66 parameters, and 90 to one of 222."""
+"""The most parameters times observations, since the time that Optuna needs grows with both. This
+allows 300 observations in spaces of 66 parameters, and 90 in one of 222."""
 LEAST = 25
-"""Observations shown, however many parameters there are."""
+"""How many observations Optuna sees at least, however many parameters there are."""
 TRIES = 5
-"""For a config that no clause forbids, before a place is left to chance."""
+"""How many proposals may be forbidden before a random config is used."""
 
 
 def propose(
@@ -59,16 +58,16 @@ def propose(
         return [None] * len(indices)
     with _quiet():
         study = _study(points, ranked, int(random.randint(2**31)))
-        return [None if is_by_chance(index) else _ask(study, points) for index in indices]
+        return [None if is_random(index) else _ask(study, points) for index in indices]
 
 
 def most_shown(parameters: int) -> int:
-    """How many observations are shown of a space with so many parameters."""
+    """How many observations Optuna sees in a space with this many parameters."""
     return max(LEAST, min(MOST, MOST_VALUES // max(1, parameters)))
 
 
 def thinned(ranked: Sequence[Evaluation], most: int = MOST) -> Sequence[Evaluation]:
-    """At most so many: the better half, and the others evenly from the better to the worse."""
+    """At most `most` of them: the best `most // 2`, and others evenly from better to worse."""
     if len(ranked) <= most:
         return ranked
     best, others = ranked[: most // 2], ranked[most // 2 :]
@@ -77,7 +76,7 @@ def thinned(ranked: Sequence[Evaluation], most: int = MOST) -> Sequence[Evaluati
 
 
 def _study(points: Points, ranked: Sequence[Evaluation], seed: int) -> optuna.Study:
-    """A study of Optuna's that knows what is ranked."""
+    """An Optuna study with the ranked observations as trials."""
     sampler = TPESampler(
         n_startup_trials=0,
         multivariate=True,
@@ -93,7 +92,7 @@ def _study(points: Points, ranked: Sequence[Evaluation], seed: int) -> optuna.St
 
 
 def _age(evaluation: Evaluation) -> tuple[int, int, int]:
-    """The older come first: to Optuna, many old ones count less than the last 25."""
+    """Sorts older evaluations first: Optuna gives the last 25 trials the largest weight."""
     return evaluation.run, evaluation.bracket, evaluation.index
 
 
@@ -111,7 +110,7 @@ def _trial(points: Points, place: Floats, rank: int) -> FrozenTrial:
 
 
 def _ask(study: optuna.Study, points: Points) -> Config | None:
-    """One proposal, or None if clauses forbid what is proposed."""
+    """One proposal, or None if clauses forbid all that are tried."""
     for _ in range(TRIES):
         trial = study.ask()
         (config,) = points.configs(_suggested(trial, points))
@@ -122,10 +121,10 @@ def _ask(study: optuna.Study, points: Points) -> Config | None:
 
 
 def _suggested(trial: Trial, points: Points) -> Floats:
-    """A point whose parameters are asked for as far as the conditions make them active."""
+    """A point with suggestions for all parameters that the conditions make active."""
     place = np.full((1, len(points.parameters)), 0.5)
     matrix = points.matrix(place)
-    for number in range(len(points.parameters)):  # parents stand before their children
+    for number in range(len(points.parameters)):  # parents come before their children
         points.space.settle_row(number, matrix)
         if not (np.isnan(matrix[number, 0]) or points.is_constant[number]):
             value = _suggest(trial, str(number), _distribution(points, number))
@@ -143,7 +142,7 @@ def _suggest(trial: Trial, name: str, wanted: Any) -> float:
 
 
 def _distribution(points: Points, number: int) -> BaseDistribution:
-    """A parameter as Optuna knows it: positions of choices, or a coordinate of the cube."""
+    """A parameter as an Optuna distribution: positions of choices, or a coordinate of the cube."""
     last = int(points.sizes[number]) - 1
     if not points.is_listed[number]:
         return FloatDistribution(0.0, 1.0)
@@ -162,7 +161,7 @@ def _place(points: Points, number: int, value: float) -> float:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Optuna's reports of a study that is nobody's, and of what it calls experimental."""
+    """Silence Optuna's messages about an internal study and about experimental features."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:

@@ -1,4 +1,4 @@
-"""Draws from the space's own priors, which are uniform unless the space says otherwise."""
+"""Random configs from the priors of the space, which are uniform unless it says otherwise."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from deepband.core.records import Evaluation
 from deepband.space.search_space import Space
 
 CHUNK = 64
-"""So many configs are drawn together in a new study."""
+"""How many configs are sampled together in a new study."""
 
 
 class Uniform:
-    """The config of (seed, bracket, index), whoever asks for it and when.
+    """Samples each config as a function of (seed, bracket, index) alone.
 
-    Configs are drawn in chunks, each with a generator of its own, because drawing a vector of
-    64 values costs little more than drawing one. Another chunk size draws other values, so it
-    is stored with the study.
+    Configs are sampled in chunks, each with its own generator, because sampling a vector of 64
+    values takes little longer than sampling one. Another chunk size gives other values, so it is
+    stored with the study.
     """
 
     learns = False
@@ -40,7 +40,7 @@ class Uniform:
     def _chunk(self, space: Space, bracket: int, number: int, seed: int) -> list[Config]:
         import numpy as np
 
-        # RandomState is what ConfigSpace draws with, and its streams are frozen for ever.
+        # ConfigSpace uses RandomState, whose streams NumPy guarantees not to change.
         entropy = np.random.SeedSequence(seed, spawn_key=(bracket, number))
         random = np.random.RandomState(np.random.PCG64(entropy))
         return space.configs(space.vectors(self.chunk, random))

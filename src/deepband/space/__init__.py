@@ -1,5 +1,5 @@
 """Search spaces: parameters and their choices, distributions of other libraries, and the unit cube
-that model-based samplers work in.
+that model-based samplers use.
 
 Imports `core` and below.
 """

@@ -1,8 +1,8 @@
 """Choices of any type in a space.
 
-ConfigSpace compares and hashes choices, which estimators, arrays, dicts and functions do not allow
-or answer by their address in memory. There, each of them is held by a `Choice`, which compares by
-content; configs and descriptions have the values themselves.
+ConfigSpace compares and hashes choices. Estimators, arrays, dicts and functions do not support
+that, or compare by their address in memory. In ConfigSpace, such a value is therefore wrapped in a
+`Choice`, which compares by content; configs and descriptions contain the value itself.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from deepband.space.content import SCALARS, digest
 
 LISTS = ("choices", "sequence", "values")
 SINGLE = ("value", "default_value")
-"""Where a described space has values of parameters."""
+"""The keys of a described space that hold values of parameters."""
 
 
 class Choice:
-    """Holds one value, and is equal to whatever has the same content and types."""
+    """A wrapper of one value that is equal to anything with the same content and types."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
     @cached_property
     def content(self) -> str:
-        # What cannot be read is equal to itself alone.
+        # A value whose content cannot be read is equal to itself only.
         return digest(self.value, opaque=lambda value: str(id(value)))
 
     def __eq__(self, other: object) -> bool:
@@ -44,7 +44,7 @@ class Choice:
 
 
 def wrapped(value: Any) -> Any:
-    """A value as ConfigSpace can compare it."""
+    """A value that ConfigSpace can compare."""
     return value if type(value) in SCALARS or isinstance(value, Choice) else Choice(value)
 
 
@@ -54,8 +54,8 @@ def unwrapped(value: Any) -> Any:
 
 
 def position(values: Iterable[Any], value: Any) -> int:
-    """Where a value stands among others, by its content; ValueError if it is not there. A scalar of
-    NumPy is also the number that it holds."""
+    """The position of a value among others, compared by content. Raises ValueError if it is not
+    there. A NumPy scalar equals the number that it holds."""
     listed = list(values)
     plain = value.item() if getattr(value, "shape", None) == () else value
     for wanted in (wrapped(value), wrapped(plain)):
@@ -66,8 +66,8 @@ def position(values: Iterable[Any], value: Any) -> int:
 
 
 def mapped(described: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """A described space with its values changed. It shares nothing with the one that is given but
-    the values."""
+    """A described space with each value replaced by `change(value)`. It shares no list or dict with
+    the given one."""
     return {name: _mapped(name, held, change) for name, held in described.items()}
 
 

@@ -1,8 +1,8 @@
-"""A digest of any value by its content: equal values have the same one in every process.
+"""Digests of values by their content: equal values have equal digests in every process.
 
-How a value lies in memory does not matter (the order of an array's axes, a frame's blocks and its
-index, the format of a sparse matrix), nor where a function was defined. What has no content that
-can be read, such as a lock, counts by its type.
+The layout in memory does not matter (the order of an array's axes, the blocks and the index of a
+data frame, the format of a sparse matrix), nor where a function was defined. A value whose content
+cannot be read, such as a lock, counts by its type.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None)))
 INSTALLED = ("site-packages", "dist-packages")
 STANDARD = sysconfig.get_paths()["stdlib"]
 FRAMES = ("pandas", "polars")
-"""Libraries whose objects with columns are frames."""
+"""Libraries whose objects with columns are data frames."""
 
 
 def type_name(value: object) -> str:
-    """The type of a value, for what has no other content."""
+    """The name of a value's type."""
     return type(value).__qualname__
 
 
 def digest(value: object, opaque: Callable[[object], str] = type_name) -> str:
-    """The digest of a value. `opaque` names what cannot be read."""
+    """The digest of a value. `opaque` returns the content of values that cannot be read."""
     return _Reader(opaque).read(value).hex()
 
 
 class _Reader:
-    """Reads one value, and all that it holds."""
+    """Computes the digest of one value, and of all that it contains."""
 
     def __init__(self, opaque: Callable[[object], str]) -> None:
         self._opaque = opaque
         self._open: set[int] = set()
-        """What is being read, by its address: a value may hold itself."""
+        """The addresses of values being read: a value may contain itself."""
 
     def read(self, value: Any) -> bytes:
         if type(value) in SCALARS:
@@ -59,7 +59,7 @@ class _Reader:
     # By kind
 
     def sequence(self, value: Any) -> bytes:
-        if all(type(each) in SCALARS for each in value):  # many at once, since data may be a list
+        if all(type(each) in SCALARS for each in value):  # at once, since a list may be long
             return _joined(type_name(value), "scalars", repr(value))
         return _joined(type_name(value), *map(self.read, value))
 
@@ -80,9 +80,9 @@ class _Reader:
             return _joined("masked", self.array(np.where(mask, 0, value.data)), self.array(mask))
         try:
             plain = np.asarray(value)
-        except Exception:  # of a library whose arrays are elsewhere, such as on a GPU
+        except Exception:  # an array of another library that is not in memory, such as on a GPU
             return self.object(value)
-        if plain.dtype.kind in "OSUT":  # the width of a text is layout
+        if plain.dtype.kind in "OSUT":  # the width of texts is part of the layout
             inside = self.read(plain.ravel().tolist())
             return _joined("array", plain.dtype.kind, repr(plain.shape), inside)
         # In the byte order of this machine, row by row.
@@ -101,7 +101,7 @@ class _Reader:
     def frame(self, value: Any) -> bytes:
         if not hasattr(value, "columns"):
             return _joined("column", self.read(value.name), self._column(value))
-        if hasattr(value, "iloc"):  # by their place, because names may stand there twice
+        if hasattr(value, "iloc"):  # by position, because names may repeat
             columns = [value.iloc[:, number] for number in range(value.shape[1])]
         else:
             columns = value.get_columns()
@@ -133,7 +133,8 @@ class _Reader:
         return _joined("method", self.read(value.__func__), self.read(value.__self__))
 
     def named(self, value: Any) -> bytes:
-        """What is known by its name. A script's own module has another name when it is imported."""
+        """A value identified by its name. The module counts only if it is installed, because that
+        of a script has another name when it is imported."""
         module = getattr(value, "__module__", None)
         place = module if module and _is_installed_module(module) else ""
         return _joined("named", place, getattr(value, "__qualname__", value.__name__))
@@ -142,24 +143,24 @@ class _Reader:
         return _joined(self.read(type(value)), self.read(value.get_params(deep=False)))
 
     def object(self, value: Any) -> bytes:
-        """As pickle would take it to pieces."""
-        ways = (vars(kind).get("__call__") for kind in type(value).__mro__)
-        how = self.read(next(filter(None, ways), None))
+        """Any other object, by the parts that pickle would store."""
+        calls = (vars(kind).get("__call__") for kind in type(value).__mro__)
+        call = self.read(next(filter(None, calls), None))
         try:
             parts = value.__reduce_ex__(4)
         except Exception:  # it cannot be pickled
             inside = getattr(value, "__dict__", None)
             held = self.read(inside) if inside else self._opaque(value)
-            return _joined("object", self.read(type(value)), how, held)
+            return _joined("object", self.read(type(value)), call, held)
         if isinstance(parts, str):
             return _joined("named", type_name(value), parts)
         make, given, state, listed, paired = [*parts, None, None, None][:5]
         inner = (make, given, state, listed and list(listed), paired and dict(paired))
-        return _joined("object", how, *map(self.read, inner))
+        return _joined("object", call, *map(self.read, inner))
 
 
 def _joined(*parts: str | bytes | memoryview) -> bytes:
-    """The digest of parts, each with its length: what belongs to which is part of the content."""
+    """The digest of parts, each with its length, so that moving bytes between parts changes it."""
     found = hashlib.sha256()
     for part in parts:
         plain = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -184,7 +185,8 @@ def _is_frame(value: Any) -> bool:
 
 
 def _is_estimator(value: Any) -> bool:
-    """Whether a copy is made of its parameters alone; some, that are fitted, are copied whole."""
+    """Whether scikit-learn copies it by its parameters alone. Estimators with `__sklearn_clone__`,
+    such as frozen ones, are copied with what they learned."""
     is_one = not isinstance(value, type) and hasattr(value, "get_params")
     return is_one and not hasattr(value, "__sklearn_clone__")
 
@@ -202,12 +204,12 @@ _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[_Reader, Any], bytes]], ...
     (lambda value: isinstance(value, type | BuiltinFunctionType | ModuleType), _Reader.named),
     (_is_estimator, _Reader.estimator),
 )
-"""What a value is, and how it is read; the first that fits."""
+"""The kinds of values and how to read them; the first that fits is used."""
 
 
 def _is_installed(function: Any) -> bool:
-    """Whether a function is one of an installed package, so that its name says what it does and an
-    update of the package does not make it another one."""
+    """Whether a function belongs to an installed package. It then counts by its name, so that an
+    update of the package does not change the digest."""
     if not _is_installed_file(function.__code__.co_filename):
         return False
     found: Any = sys.modules.get(function.__module__)
@@ -228,14 +230,14 @@ def _is_installed_file(path: str) -> bool:
 
 def _is_filled(cell: Any) -> bool:
     try:
-        cell.cell_contents  # noqa: B018 # to look whether it is there
-    except ValueError:  # a variable that has no value yet
+        cell.cell_contents  # noqa: B018 # raises if the cell is empty
+    except ValueError:  # a variable without a value
         return False
     return True
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The global names that a function uses, and those of functions within it."""
+    """The global names that a function and its inner functions use."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):

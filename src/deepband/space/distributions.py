@@ -1,7 +1,7 @@
-"""Distributions of SciPy and Optuna as values in a space, by the spelling that they stand for.
+"""Distributions of SciPy and Optuna as parameters of a space.
 
-They are known by the module and the name of their class, so that neither library is imported for a
-space that has none of them. What cannot be drawn exactly as it is meant is refused.
+They are recognised by the module and the name of their class, so that neither library is imported
+for a space without them. A distribution that cannot be sampled exactly is refused.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ACCEPTED = (
     "IntDistribution and CategoricalDistribution"
 )
 MOST_STEPS = 10_000
-"""How many values a range with a step may have: each is kept."""
+"""How many values a range with a step may have: all of them are stored."""
 
 
 def spelled(name: str, given: Any) -> Any:
-    """What a parameter that is given as a distribution would be in the short spelling, or as a
-    ConfigSpace hyperparameter; anything else as it is."""
+    """A distribution in the short notation of spaces or as a ConfigSpace hyperparameter. Anything
+    else is returned unchanged."""
     for known in type(given).__mro__:
         if known.__module__ == "optuna.distributions" and known.__name__ in _OPTUNA:
             return _OPTUNA[known.__name__](name, given)
@@ -36,14 +36,12 @@ def spelled(name: str, given: Any) -> Any:
     return given
 
 
-def _refused(
-    name: str, given: Any, why: str = "it is none of those that are accepted"
-) -> Exception:
-    return SpaceError(f"parameter {name!r} is {_text(given)}: {why}. Accepted are {ACCEPTED}.")
+def _refused(name: str, given: Any, why: str = "this distribution is not supported") -> Exception:
+    return SpaceError(f"parameter {name!r} is {_text(given)}: {why}. Supported are {ACCEPTED}.")
 
 
 def _text(given: Any) -> str:
-    """A frozen distribution as it was written; SciPy shows only where it lies in memory."""
+    """A frozen distribution as source code; the repr of SciPy only shows its address."""
     if not hasattr(given, "dist"):
         return shown(given)
     arguments = [shown(each) for each in given.args]
@@ -53,18 +51,18 @@ def _text(given: Any) -> str:
 
 def _scipy(name: str, given: Any) -> Any:
     if not hasattr(given, "dist"):
-        raise _refused(name, given, "it has no parameters of its own")
+        raise _refused(name, given, "call it with its parameters first")
     read = _SCIPY.get(given.dist.name)
     if read is None:
         raise _refused(name, given)
     low, high = map(float, given.support())
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise _refused(name, given, "its values have no bounds")
+        raise _refused(name, given, "its values are unbounded")
     return read(name, given, low, high)
 
 
 def _arguments(given: Any) -> dict[str, Any]:
-    """The arguments of a frozen distribution by name, as far as they were given."""
+    """The arguments given to a frozen distribution, by name."""
     shapes = given.dist.shapes.split(", ") if given.dist.shapes else []
     return {**dict(zip([*shapes, "loc", "scale"], given.args, strict=False)), **given.kwds}
 
@@ -75,7 +73,7 @@ def _uniform(_: str, given: Any, low: float, high: float) -> Any:
 
 def _loguniform(name: str, given: Any, low: float, high: float) -> Any:
     if _arguments(given).get("loc", 0) != 0:
-        raise _refused(name, given, "it is moved by loc, and then not uniform in the logarithm")
+        raise _refused(name, given, "with a loc it is not uniform in the logarithm")
     return low, high, "log"
 
 
@@ -95,7 +93,7 @@ def _beta(name: str, given: Any, low: float, high: float) -> Any:
 
     known = _arguments(given)
     if min(known["a"], known["b"]) < 1:
-        raise _refused(name, given, "its density has no bound where a or b is below 1")
+        raise _refused(name, given, "its density is unbounded if a or b is below 1")
     return BetaFloatHyperparameter(name, known["a"], known["b"], low, high)
 
 
@@ -110,7 +108,7 @@ _SCIPY: dict[str, Callable[[str, Any, float, float], Any]] = {
 
 
 def _whole(low: int, high: int, log: bool = False) -> Any:
-    """A range of whole numbers, or the only one that is in it."""
+    """A range of integers, or the only one in it."""
     if low == high:
         return low
     return (low, high, "log") if log else (low, high)
@@ -131,7 +129,7 @@ def _int(name: str, given: Any) -> Any:
 
 
 def _ladder(name: str, given: Any, kind: type[int] | type[float]) -> Any:
-    """The values of a range with a step, in decimals: 0.1, 0.2 and 0.3 rather than
+    """The values of a range with a step, computed as decimals: 0.3 rather than
     0.30000000000000004."""
     from ConfigSpace.hyperparameters import OrdinalHyperparameter
 
@@ -139,8 +137,8 @@ def _ladder(name: str, given: Any, kind: type[int] | type[float]) -> Any:
     count = int((high - low) / step) + 1
     if count > MOST_STEPS:
         raise SpaceError(
-            f"parameter {name!r} is {shown(given)}: its step makes {count:,} values, more than "
-            f"{MOST_STEPS:,}. Take a larger step, or none."
+            f"parameter {name!r} is {shown(given)}: its step gives {count:,} values, more than "
+            f"{MOST_STEPS:,}. Give a larger step, or none."
         )
     return OrdinalHyperparameter(name, [kind(low + number * step) for number in range(count)])
 

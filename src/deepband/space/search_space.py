@@ -1,6 +1,6 @@
 """Search spaces: ConfigSpace in, plain dict configs out.
 
-A space is a `ConfigSpace.ConfigurationSpace` or a dict in the short spelling:
+A space is a `ConfigSpace.ConfigurationSpace` or a dict in a short notation:
 
     {
         "lr": (1e-4, 1e-1, "log"),        a float, uniform in the logarithm
@@ -11,9 +11,9 @@ A space is a `ConfigSpace.ConfigurationSpace` or a dict in the short spelling:
         "epochs_per_cycle": 10,           a constant
     }
 
-A value may also be any ConfigSpace hyperparameter, or a distribution of SciPy or Optuna as it is
-(`deepband.space.distributions` says which). ConfigSpace takes a second to import, so it is loaded
-when the first space is made.
+A value may also be any ConfigSpace hyperparameter, or one of the SciPy and Optuna distributions in
+`deepband.space.distributions`. ConfigSpace takes a second to import, so it is imported when the
+first space is created.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Matrix: TypeAlias = NDArray[np.float64]
-    """One row a parameter, one column a config, in ConfigSpace's vector form; NaN is inactive."""
+    """One row per parameter and one column per config, in ConfigSpace's vector form; NaN is
+    inactive."""
 
 SPELLING = (
     "write (low, high) or (low, high, 'log') for a range, a list for choices, "
@@ -45,15 +46,15 @@ SPELLING = (
 )
 MOST_TRIES = 1000
 LARGEST = 2**62
-"""Beyond it the arithmetic of draws overflows."""
+"""Sampling from larger ranges would overflow."""
 
 
 class Space:
-    """A search space that turns vectors into configs. It never changes."""
+    """An immutable search space."""
 
     @classmethod
     def of(cls, given: Space | ConfigurationSpace | Mapping[str, Any]) -> Space:
-        """A space as it is given; one that is made already serves any number of studies."""
+        """The given space, converted unless it is a `Space`, which any number of studies share."""
         return given if isinstance(given, Space) else cls(given)
 
     def __init__(self, given: ConfigurationSpace | Mapping[str, Any]) -> None:
@@ -68,23 +69,24 @@ class Space:
 
     @property
     def size(self) -> int | float:
-        """At most so many different configs exist; infinite when any parameter is continuous."""
+        """The most different configs that exist; infinite if any parameter is continuous."""
         return self.configspace.estimate_size()
 
     @cached_property
     def description(self) -> Mapping[str, Any]:
-        """The space as plain data, from which `Space.described` makes it again."""
+        """The space as plain data, from which `Space.described` creates it again."""
         return mapped(self.configspace.to_serialized_dict(), unwrapped)
 
     @classmethod
     def described(cls, description: Mapping[str, Any]) -> Space:
+        """The space of a `description`."""
         from ConfigSpace import ConfigurationSpace
 
-        # A copy, because ConfigSpace takes to pieces what it reads.
+        # A copy, because ConfigSpace modifies what it reads.
         return cls(ConfigurationSpace.from_serialized_dict(mapped(description, wrapped)))
 
     def difference(self, other: Space) -> str | None:
-        """In words, the first parameter or clause in which another space differs; else None."""
+        """The first parameter or clause that differs in another space, in words, or None."""
         mine, theirs = self.configspace, other.configspace
         for name in sorted({*mine, *theirs}):
             old, new = mine.get(name), theirs.get(name)
@@ -97,10 +99,10 @@ class Space:
         return None
 
     def vectors(self, count: int, random: np.random.RandomState) -> Matrix:
-        """Exactly `count` valid configs as columns, drawn from the space's own priors.
+        """Exactly `count` valid configs as columns, sampled from the priors of the space.
 
-        What is drawn depends on `random` and `count` alone: vectors are drawn `count` at a
-        time, and those that a forbidden clause excludes are left out, until there are enough.
+        They depend on `random` and `count` alone: vectors are sampled `count` at a time, without
+        those that a forbidden clause excludes, until there are enough.
         """
         import numpy as np
 
@@ -112,20 +114,20 @@ class Space:
                 return np.concatenate(kept, axis=1)[:, :count]
         found = sum(matrix.shape[1] for matrix in kept)
         raise SpaceError(
-            f"of {MOST_TRIES * count} configs drawn from the space, its forbidden clauses allow "
-            f"{found}. Say what is allowed by ranges and conditions instead."
+            f"of {MOST_TRIES * count} configs sampled from the space, its forbidden clauses allow "
+            f"{found}. Restrict the space by ranges and conditions instead."
         )
 
     def _valid(self, matrix: Matrix) -> Matrix:
-        """The matrix with inactive parameters as NaN, without the forbidden columns."""
+        """The matrix with NaN for inactive parameters, without forbidden columns."""
         legal = self.settle(matrix)
         return matrix[:, legal] if self._forbidden else matrix
 
     def settle(self, matrix: Matrix) -> NDArray[np.bool_]:
-        """Make inactive parameters NaN, and say which columns no clause forbids."""
+        """Set inactive parameters to NaN, and return which columns no clause forbids."""
         import numpy as np
 
-        # Parents stand before their children, so one pass settles chains of conditions.
+        # Parents come before their children, so one pass settles chains of conditions.
         for row in self._conditions:
             self.settle_row(row, matrix)
         forbidden = np.zeros(matrix.shape[1], dtype=np.bool_)
@@ -134,15 +136,15 @@ class Space:
         return ~forbidden
 
     def settle_row(self, row: int, matrix: Matrix) -> None:
-        """Make one parameter NaN where it is inactive, given the parameters before it."""
+        """Set one parameter to NaN where it is inactive, given the parameters before it."""
         import numpy as np
 
         for condition in self._conditions.get(row, ()):
             matrix[row, ~condition.satisfied_by_vector_array(matrix)] = np.nan
 
     def config(self, given: Mapping[str, Any]) -> Config:
-        """A user's config as the space would have drawn it: whole, within the ranges, and in plain
-        values. Anything else is a SpaceError."""
+        """A user's config in plain values, as the space would have sampled it. Raises SpaceError if
+        a parameter is missing, unknown or out of range."""
         from ConfigSpace import Configuration
 
         try:
@@ -152,11 +154,11 @@ class Space:
             legal = {name: wrapped(value) for name, value in values.items()}
             Configuration(self.configspace, values=legal)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise SpaceError(f"{shown(given)} is no config of the space: {error}.") from error
+            raise SpaceError(f"{shown(given)} is not a config of the space: {error}.") from error
         return {name: values[name] for name in self.configspace if name in values}
 
     def configs(self, matrix: Matrix) -> list[Config]:
-        """The columns of a matrix as plain dicts; a parameter that is inactive is left out."""
+        """The columns of a matrix as plain dicts, without inactive parameters."""
         import numpy as np
 
         names = list(self.configspace)
@@ -174,7 +176,7 @@ class Space:
 
 
 def _values(parameter: Hyperparameter[Any, Any], row: NDArray[Any], active: Any) -> list[Any]:
-    """A parameter's values as Python objects; choices are the user's own, by their position."""
+    """A parameter's values as Python objects; choices are the user's own objects."""
     import numpy as np
     from ConfigSpace.hyperparameters import Constant
 
@@ -189,7 +191,7 @@ def _values(parameter: Hyperparameter[Any, Any], row: NDArray[Any], active: Any)
 
 
 def _plain_value(parameter: Hyperparameter[Any, Any], value: Any) -> Any:
-    """A value as `_values` would give it: one of the choices themselves, or a plain number."""
+    """A value as `_values` would return it: one of the choices, or a plain number."""
     from ConfigSpace.hyperparameters import FloatHyperparameter, IntegerHyperparameter
 
     is_number = isinstance(value, Real) and not isinstance(value, bool)
@@ -205,7 +207,7 @@ def _plain_value(parameter: Hyperparameter[Any, Any], value: Any) -> Any:
 
 
 def choices(parameter: Any) -> list[Any]:
-    """The values that a parameter lists, as the user gave them; none for a range."""
+    """The choices of a parameter, as the user gave them; none for a range."""
     for name in ("choices", "sequence"):
         if hasattr(parameter, name):
             return [unwrapped(each) for each in getattr(parameter, name)]
@@ -215,7 +217,7 @@ def choices(parameter: Any) -> list[Any]:
 def _configspace(given: object) -> ConfigurationSpace:
     from ConfigSpace import ConfigurationSpace
 
-    if isinstance(given, ConfigurationSpace):  # a copy: what the user adds later is not ours
+    if isinstance(given, ConfigurationSpace):  # a copy, which the user cannot change later
         described = mapped(given.to_serialized_dict(), wrapped)
         space = ConfigurationSpace.from_serialized_dict(described)
     elif isinstance(given, Mapping):
@@ -223,18 +225,18 @@ def _configspace(given: object) -> ConfigurationSpace:
         space.add(_parameters(given))
     else:
         raise SpaceError(
-            f"a space is a dict or a ConfigSpace.ConfigurationSpace, not {shown(given)} "
-            f"({type(given).__name__}). In a dict, {SPELLING}"
+            f"{shown(given)} ({type(given).__name__}) is not a space: give a dict or a "
+            f"ConfigSpace.ConfigurationSpace. In a dict, {SPELLING}"
         )
     if len(space) == 0:
-        raise SpaceError("the space has no parameters; give at least one, as {'lr': (0.1, 1.0)}.")
+        raise SpaceError("the space has no parameters: give at least one, as {'lr': (0.1, 1.0)}.")
     return space
 
 
 def _parameters(given: Mapping[str, Any]) -> Iterable[Hyperparameter[Any, Any]]:
     for name, spelled in given.items():
         if not isinstance(name, str) or not name:
-            raise SpaceError(f"parameter names are texts, not {name!r}.")
+            raise SpaceError(f"{name!r} is not a parameter name: give a text that is not empty.")
         try:
             yield _parameter(name, spelled)
         except SpaceError:
@@ -264,7 +266,7 @@ def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
         return UniformFloatHyperparameter(name, float(low), float(high), log=log)
     if isinstance(spelled, list):
         if not spelled:
-            raise SpaceError(f"parameter {name!r} has no choices; {SPELLING}")
+            raise SpaceError(f"parameter {name!r} has no choices: {SPELLING}")
         return CategoricalHyperparameter(name, list(map(wrapped, spelled)))
     if isinstance(spelled, Mapping | set | frozenset | range):
         raise SpaceError(f"parameter {name!r} is {shown(spelled)}: {SPELLING}")
@@ -272,7 +274,7 @@ def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
 
 
 def _without_numpy(spelled: Any) -> Any:
-    """An array as a list of choices, and choices as plain values."""
+    """An array as a list of choices, and choices with plain numbers."""
     if getattr(spelled, "shape", ()) and hasattr(spelled, "tolist"):
         return spelled.tolist()
     if isinstance(spelled, list):
@@ -281,7 +283,7 @@ def _without_numpy(spelled: Any) -> Any:
 
 
 def _plain_choice(choice: Any) -> Any:
-    """A choice with the scalars of NumPy in it as numbers."""
+    """A choice with NumPy scalars replaced by numbers."""
     if getattr(choice, "shape", None) == () and hasattr(choice, "item"):
         return choice.item()
     if type(choice) in (list, tuple):
@@ -295,15 +297,12 @@ def _plain_choice(choice: Any) -> Any:
 
 def _is_number(bound: Any) -> bool:
     """Whether a bound is a real number, small enough to compute with."""
-    return _is_real(bound) and bool(-LARGEST < bound < LARGEST)
-
-
-def _is_real(bound: object) -> bool:
-    return isinstance(bound, Real) and not isinstance(bound, bool)
+    is_real = isinstance(bound, Real) and not isinstance(bound, bool)
+    return is_real and bool(-LARGEST < bound < LARGEST)
 
 
 def _range(name: str, spelled: Sequence[Any]) -> tuple[Any, Any, bool]:
-    """The low, the high and whether it is logarithmic, of a tuple."""
+    """The (low, high, is logarithmic) of a range given as a tuple."""
     bounds, scale = spelled[:2], list(spelled[2:])
     if len(bounds) < 2 or not all(map(_is_number, bounds)) or scale not in ([], ["log"]):
         raise SpaceError(f"parameter {name!r} is {shown(spelled)}: {SPELLING}")

@@ -1,7 +1,7 @@
 """The configs of a space as points of the unit cube, and back.
 
-A range goes from 0 to 1 as the space scales it (by its logarithm, if it says so). Of n choices each
-has an nth part of the edge, and the point stands in its middle. An inactive parameter is NaN.
+A range is scaled to 0..1, logarithmically if the space says so. Each of n choices has an nth of the
+edge, and its point is in the middle of that. An inactive parameter is NaN.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class Points:
-    """The cube of a space: one row a config, one column a parameter."""
+    """The unit cube of a space: one row per config, one column per parameter."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self.parameters = list(space.configspace.values())
         self.choices = [choices(parameter) for parameter in self.parameters]
-        """By parameter; none for a range."""
-        self._places = [
-            {wrapped(choice): place for place, choice in enumerate(listed)}
+        """By parameter; empty for a range."""
+        self._positions = [
+            {wrapped(choice): number for number, choice in enumerate(listed)}
             for listed in self.choices
         ]
         self.sizes = np.array([max(1, len(listed)) for listed in self.choices])
@@ -56,29 +56,29 @@ class Points:
         column = np.full(len(configs), np.nan)
         given = [config[parameter.name] for config in configs if parameter.name in config]
         if listed:
-            places = self._places[number]
-            column[active] = [(places[wrapped(value)] + 0.5) / len(listed) for value in given]
+            positions = self._positions[number]
+            column[active] = [(positions[wrapped(value)] + 0.5) / len(listed) for value in given]
         elif given:
             column[active] = parameter.to_vector(np.array(given, dtype=np.float64))
         return column
 
     def configs(self, points: Floats) -> list[Config | None]:
-        """The configs nearest to points of the cube; None where a clause forbids it."""
+        """The configs nearest to points of the cube; None where a clause forbids one."""
         matrix = self.matrix(points)
         legal = self.space.settle(matrix)
         made = iter(self.space.configs(matrix[:, legal]))
         return [next(made) if is_legal else None for is_legal in legal]
 
     def matrix(self, points: Floats) -> Floats:
-        """Points as ConfigSpace has them: positions of choices, whole numbers on their places."""
-        whole = np.nan_to_num(points, nan=0.5)  # what is inactive will be so again
-        matrix = np.ascontiguousarray(np.clip(whole, 0.0, 1.0).T)
+        """Points in ConfigSpace's vector form, with choices and integers rounded."""
+        filled = np.nan_to_num(points, nan=0.5)  # `settle` makes inactive parameters NaN again
+        matrix = np.ascontiguousarray(np.clip(filled, 0.0, 1.0).T)
         for number, row in enumerate(matrix):
             row[:] = self.row(number, row)
         return matrix
 
     def row(self, number: int, column: Floats) -> Floats:
-        """One parameter of points, as ConfigSpace has it."""
+        """One parameter of points, in ConfigSpace's vector form."""
         parameter, size = self.parameters[number], self.sizes[number]
         if isinstance(parameter, Constant):
             return np.full(len(column), parameter.lower_vectorized)
@@ -89,21 +89,22 @@ class Points:
         return column
 
     def filled(self, points: Floats, random: RandomState) -> Floats:
-        """Points whose inactive parameters are drawn, so that one can compute with them."""
+        """Points with random values for inactive parameters, for computations."""
         return np.where(np.isnan(points), random.uniform(size=points.shape), points)
 
     def near(self, points: Floats, width: float, chance: float, random: RandomState) -> Floats:
-        """Neighbours of points: each parameter is moved with a chance, at least one, by a normal
-        step of a width; one without an order is drawn anew."""
+        """Neighbours of points: each parameter moves with probability `chance`, and at least one
+        does, by a normal step with standard deviation `width`. Categorical parameters are sampled
+        at random instead."""
         steps = width * random.normal(size=points.shape)
-        anew = random.uniform(size=points.shape)
+        uniform = random.uniform(size=points.shape)
         moves = random.uniform(size=points.shape) < chance
         moves[np.arange(len(points)), random.randint(points.shape[1], size=len(points))] = True
-        moved = np.where(self.has_no_order, anew, reflected(points + steps))
+        moved = np.where(self.has_no_order, uniform, reflected(points + steps))
         return np.where(moves, moved, points)
 
 
 def reflected(points: Floats) -> Floats:
-    """Points beyond an edge of the cube, mirrored back into it."""
+    """Points, with those beyond an edge of the cube mirrored back into it."""
     folded = np.abs(points) % 2.0
     return np.where(folded > 1.0, 2.0 - folded, folded)

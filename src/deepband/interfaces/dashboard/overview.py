@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from deepband.analysis import chart_data, summary
+from deepband.analysis.cells import CellStatus, Mark, marks
 from deepband.analysis.formatting import brief, printable, shortened
 from deepband.analysis.quote import quote
 from deepband.core import hyperband
-from deepband.core.costs import spent
 from deepband.core.evaluations import best_evaluation
 from deepband.core.facts import JobKey
 from deepband.core.records import Evaluation
@@ -19,14 +19,16 @@ MOST_MARKS = 100
 """A cell with more configs than this is drawn as a bar."""
 MOST_CURVES = 100
 PROMOTED, FAILED, RUNNING = 1, 2, 4
+STATUS = ["run", "strategy", "max_budget", "done", "evaluations", "failed", "open", "running"]
+STATUS += ["ahead"]
 
 
 def overview(state: State, running: frozenset[JobKey]) -> dict[str, Any]:
-    """Everything that the page of a study shows, except for the table of evaluations."""
-    cells = chart_data.cells(state)
+    """All that the page of a study shows, but for its table."""
+    status = summary.status(state, len(running))
     best = best_evaluation(state)
     return {
-        "status": _status(state, cells, len(running)),
+        "status": _status(status),
         "maximize": state.created.maximize,
         "objective": shortened(state.objective or "", 200),
         "runs": [
@@ -34,29 +36,16 @@ def overview(state: State, running: frozenset[JobKey]) -> dict[str, Any]:
             for run in state.runs
         ],
         "best": None if best is None else _best(best),
-        "cells": [_cell(state, cell, running) for cell in cells],
+        "cells": [_cell(state, cell, running) for cell in status.cells if cell.configs],
         "incumbent": _incumbent(state),
         "curves": _curves(state),
         "quotes": _quotes(state),
     }
 
 
-def _status(state: State, cells: list[chart_data.CellRow], running: int) -> dict[str, Any]:
-    """The progress of the current run, computed from the cells: faster than `summary.status`."""
-    run = state.run
-    return {
-        "run": run.number,
-        "strategy": run.strategy,
-        "max_budget": run.budgets[-1],
-        "done": hyperband.is_done(state),
-        "evaluations": sum(sum(cell.evaluated) for cell in cells),
-        "failed": sum(cell.failed for cell in cells),
-        "open": hyperband.open_jobs(state),
-        "running": running,
-        "ahead": len(state.ahead.results),
-        "spent": as_number(spent(state, run)),
-        "left": as_number(summary.cost_left(state)),
-    }
+def _status(status: summary.Status) -> dict[str, Any]:
+    shown = {name: getattr(status, name) for name in STATUS}
+    return {**shown, "spent": as_number(status.spent), "left": as_number(status.left)}
 
 
 def _best(best: Evaluation) -> dict[str, Any]:
@@ -65,38 +54,37 @@ def _best(best: Evaluation) -> dict[str, Any]:
     return {**{key: getattr(best, key) for key in keys}, "config": config}
 
 
-def _cell(state: State, cell: chart_data.CellRow, running: frozenset[JobKey]) -> dict[str, Any]:
-    marks = None
+def _cell(state: State, cell: CellStatus, running: frozenset[JobKey]) -> dict[str, Any]:
+    found = None
     if cell.configs <= MOST_MARKS:
-        marks = [
+        found = [
             [mark.index, mark.run, _flags(mark, (cell.bracket, mark.index, cell.rung) in running)]
-            for mark in chart_data.marks(state, cell.bracket, cell.rung)
+            for mark in marks(state, cell.bracket, cell.rung)
         ]
     return {
         "bracket": cell.bracket,
         "rung": cell.rung,
         "budget": cell.budget,
         "configs": cell.configs,
-        "evaluated": cell.evaluated,
+        "evaluated": cell.by_run,
         "failed": cell.failed,
         "promoted": cell.promoted,
         "open": cell.open,
-        "marks": marks,
+        "marks": found,
     }
 
 
-def _flags(mark: chart_data.Mark, running: bool) -> int:
-    failed = mark.run is not None and mark.loss is None
-    return PROMOTED * mark.promoted + FAILED * failed + RUNNING * running
+def _flags(mark: Mark, running: bool) -> int:
+    return PROMOTED * mark.promoted + FAILED * mark.failed + RUNNING * running
 
 
 def _incumbent(state: State) -> dict[str, Any]:
     found = chart_data.incumbent(state)
     return {
         "steps": [
-            [step.spent, step.spent_resumed, state.value(step.told.loss)]
+            [step.spent, step.spent_resumed, state.value(step.result.loss)]
             for step in found.steps
-            if chart_data.is_drawable(step.told.loss)
+            if chart_data.is_drawable(step.result.loss)
         ],
         "deepenings": [[each.spent, each.max_budget] for each in found.deepenings],
         "spent": found.spent,
