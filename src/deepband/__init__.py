@@ -1,9 +1,8 @@
-"""The Hyperband you can deepen."""
+"""Hyperband you can extend: continue a finished search with a larger budget."""
 
-from deepband.analysis.advice import Advice
-from deepband.analysis.explanation import Verdict
-from deepband.analysis.quote import Price, Quote
-from deepband.analysis.summary import Plan, RunSummary
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from deepband.core.records import Evaluation, Job
 from deepband.core.schedule import Schedule
 from deepband.errors import (
@@ -25,11 +24,17 @@ from deepband.errors import (
     UnfinishedError,
     UnknownNameError,
 )
-from deepband.execution.objective import Context
 from deepband.samplers import Sampler
 from deepband.study.observers import Observer
 from deepband.study.settings import open_study
 from deepband.study.study import Study
+
+if TYPE_CHECKING:
+    from deepband.analysis.advice import Advice
+    from deepband.analysis.explanation import Verdict
+    from deepband.analysis.quote import Price, Quote
+    from deepband.analysis.summary import Plan, RunSummary
+    from deepband.execution.objective import Context
 
 __version__ = "0.1.0"
 
@@ -66,3 +71,20 @@ __all__ = [
     "Verdict",
     "open_study",
 ]
+
+_LATER = {
+    "Advice": "deepband.analysis.advice",
+    "Context": "deepband.execution.objective",
+    "Plan": "deepband.analysis.summary",
+    "Price": "deepband.analysis.quote",
+    "Quote": "deepband.analysis.quote",
+    "RunSummary": "deepband.analysis.summary",
+    "Verdict": "deepband.analysis.explanation",
+}
+"""Names whose modules are imported when they are first used, so that `import deepband` is quick."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

@@ -26,7 +26,8 @@ from deepband.interfaces.cli import main
 from deepband.interfaces.dashboard.config_page import config_page
 from deepband.interfaces.dashboard.overview import overview
 from deepband.interfaces.report.html_report import make_report
-from deepband.storage import SqliteStorage, state_of
+from deepband.storage import state_of
+from deepband.storage.sqlite import SqliteStorage
 from deepband.study.forecast import forecast
 from deepband.study.observers import history
 from driving import SPACE, finish, noisy, open_study

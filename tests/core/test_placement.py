@@ -14,7 +14,8 @@ from deepband import InputError, Study
 from deepband.analysis.export import canonical
 from deepband.core.facts import ConfigsDrawn
 from deepband.core.strategies import StrategyName
-from deepband.storage import SqliteStorage, state_of
+from deepband.storage import state_of
+from deepband.storage.sqlite import SqliteStorage
 from driving import finish, noisy, open_study
 
 SPACE = {"x": (0.0, 1.0), "n": (1, 8), "kind": ["a", 1, None]}

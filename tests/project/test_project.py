@@ -87,10 +87,17 @@ def test_decisions_are_pure() -> None:
             assert not {name.split(".")[0] for name in imports(path)} & IMPURE, path
 
 
-def test_importing_loads_neither_configspace_nor_numpy() -> None:
-    code = "import sys, deepband; print({'ConfigSpace', 'numpy', 'scipy'} & set(sys.modules))"
+def test_importing_loads_only_what_every_study_needs() -> None:
+    code = "import sys, deepband; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    loaded = done.stdout.split()
+    ours = [name for name in loaded if name.split(".")[0] == "deepband"]
+    assert not {"ConfigSpace", "numpy", "scipy", "sqlite3"} & set(loaded)
+    later = ("plots", "analysis", "execution", "interfaces", "integrations", "research")
+    assert not [
+        name for name in ours if name.startswith(tuple(f"deepband.{each}" for each in later))
+    ]
+    assert len(ours) < 40
 
 
 def public_members(thing: object) -> list[tuple[str, object]]:

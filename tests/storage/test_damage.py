@@ -19,8 +19,8 @@ import deepband
 from deepband import DeepbandError, Study
 from deepband.analysis.export import jsonl
 from deepband.interfaces.cli import main
-from deepband.storage import SqliteStorage
 from deepband.storage.schema import FORMAT
+from deepband.storage.sqlite import SqliteStorage
 from driving import noisy
 
 PAGE = 4096

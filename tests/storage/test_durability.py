@@ -20,8 +20,8 @@ import pytest
 
 import deepband
 from deepband import HeldError, InputError, SpaceError, StorageError, Study
-from deepband.storage import SqliteStorage
 from deepband.storage.schema import FORMAT
+from deepband.storage.sqlite import SqliteStorage
 from driving import SPACE, finish, noisy
 
 

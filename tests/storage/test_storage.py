@@ -35,9 +35,10 @@ from deepband.core.state import State
 from deepband.samplers import Uniform
 from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
-from deepband.storage import MemoryStorage, SqliteStorage, Storage, state_of
+from deepband.storage import MemoryStorage, Storage, state_of
 from deepband.storage.checkpoints import read_keep
 from deepband.storage.schema import FORMAT
+from deepband.storage.sqlite import SqliteStorage
 from deepband.study.session import Session
 from deepband.study.study import Study
 from driving import finish, noisy

@@ -13,7 +13,8 @@ import pytest
 import deepband
 from deepband import DeepbandError, Job, Study
 from deepband.core.facts import Fact, Outcome
-from deepband.storage import SqliteStorage, state_of
+from deepband.storage import state_of
+from deepband.storage.sqlite import SqliteStorage
 
 SPACE = {"x": (0.0, 1.0), "kind": ["a", None]}
 MINE = {"x": 0.5, "kind": "a"}

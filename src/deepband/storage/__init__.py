@@ -4,9 +4,8 @@ from deepband.core.state import State
 from deepband.errors import StorageError
 from deepband.storage.base import Storage
 from deepband.storage.memory import MemoryStorage
-from deepband.storage.sqlite import SqliteStorage
 
-__all__ = ["MemoryStorage", "SqliteStorage", "Storage", "state_of"]
+__all__ = ["MemoryStorage", "Storage", "state_of"]
 
 
 def state_of(storage: Storage) -> State:
@@ -15,5 +14,5 @@ def state_of(storage: Storage) -> State:
     try:
         return State(facts)
     except Exception as error:
-        path = getattr(storage, "path", "the study")
+        path = storage.path or "the study"
         raise StorageError(path, f"is damaged, its facts are inconsistent: {error}.") from error

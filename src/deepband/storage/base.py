@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from deepband.core.facts import Fact
@@ -10,6 +11,14 @@ from deepband.core.facts import Fact
 
 class Storage(Protocol):
     """Keeps the facts of one study."""
+
+    @property
+    def path(self) -> Path | None:
+        """The study's file, if it has one."""
+
+    @property
+    def files(self) -> Path | None:
+        """The folder beside it, for checkpoints and results that wait."""
 
     def load(self) -> Iterable[Fact]:
         """The facts from which the state can be rebuilt; none if the study does not exist yet.

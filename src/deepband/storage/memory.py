@@ -10,6 +10,9 @@ from deepband.core.facts import Fact, JobReleased, JobsStarted
 class MemoryStorage:
     """Keeps facts in a list."""
 
+    path: None = None
+    files: None = None
+
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self._facts = list(facts)
 

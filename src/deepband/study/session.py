@@ -42,10 +42,8 @@ from deepband.errors import (
 )
 from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
-from deepband.storage import SqliteStorage, Storage, state_of
+from deepband.storage import Storage, state_of
 from deepband.storage.checkpoints import Checkpoints, Keep, retraining_cost
-from deepband.storage.codec import check_storable
-from deepband.storage.copies import write_copy
 from deepband.study.observers import Observer, Observers, history
 from deepband.study.thread_safety import MethodLock, synchronized
 
@@ -86,7 +84,7 @@ class Session:
     @property
     def name(self) -> str:
         """The name of the study's file, or "in memory"."""
-        return self.storage.path.name if isinstance(self.storage, SqliteStorage) else "in memory"
+        return self.storage.path.name if self.storage.path else "in memory"
 
     @property
     def maximize(self) -> bool:
@@ -112,12 +110,12 @@ class Session:
     @property
     def persistent(self) -> bool:
         """Whether the study outlives this process."""
-        return isinstance(self.storage, SqliteStorage)
+        return self.storage.path is not None
 
     @cached_property
     def files(self) -> Path:
         """The folder beside the study file, or a temporary one for a study in memory."""
-        if isinstance(self.storage, SqliteStorage):
+        if self.storage.files is not None:
             return self.storage.files
         folder = mkdtemp(prefix="deepband-")
         self._forget = weakref.finalize(self, rmtree, folder, ignore_errors=True)
@@ -244,6 +242,10 @@ class Session:
 
     def save_as(self, path: str | os.PathLike[str]) -> None:
         """Write the study to a new file, with its checkpoints, and continue there."""
+        from deepband.storage.codec import check_storable
+        from deepband.storage.copies import write_copy
+        from deepband.storage.sqlite import SqliteStorage
+
         storage = SqliteStorage(path)
         if storage.path.exists():
             raise InputError(f"{storage.path} exists already: give the path of a new file.")
@@ -269,7 +271,7 @@ class Session:
         """Take over what another process has written meanwhile."""
         if self._unsaved:
             raise StorageError(
-                self.storage.path if isinstance(self.storage, SqliteStorage) else "the study",
+                self.storage.path or "the study",
                 "has changed while it was away, and the study in memory has results that it does "
                 "not have. Write those to another file with study.save_as(path).",
             )

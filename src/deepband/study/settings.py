@@ -16,9 +16,8 @@ from deepband.errors import InputError, shown
 from deepband.samplers import Sampler, SamplerName, make_sampler
 from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
-from deepband.storage import MemoryStorage, SqliteStorage, Storage, state_of
+from deepband.storage import MemoryStorage, Storage, state_of
 from deepband.storage.checkpoints import read_keep
-from deepband.storage.codec import check_storable
 from deepband.study.session import Session
 from deepband.study.study import Study
 from deepband.system.posix import require_posix
@@ -92,8 +91,8 @@ def open_study(
         shaped, chosen = check_same(state.created, given)
         return Study(Session(opened, state, ConfigSource(state.created, shaped, chosen), kept))
     created, shaped, chosen = create(given, storage or ":memory:")
-    if isinstance(opened, SqliteStorage):
-        check_storable(created.space)
+    if opened.path is not None:
+        _check_storable(created)
     facts: list[Fact] = [created, RunStarted(0, created.max_budget, None)]
     if opened.lock():  # somebody made it in the meantime
         opened.close()
@@ -114,7 +113,15 @@ def _storage(place: str | os.PathLike[str] | None) -> Storage:
     if place is None or place == ":memory:":
         return MemoryStorage()
     require_posix()
+    from deepband.storage.sqlite import SqliteStorage
+
     return SqliteStorage(place)
+
+
+def _check_storable(created: StudyCreated) -> None:
+    from deepband.storage.codec import check_storable
+
+    check_storable(created.space)
 
 
 def create(given: Settings, where: object) -> tuple[StudyCreated, Space, Sampler]:

@@ -10,8 +10,6 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from deepband.analysis import advice, explanation, frames, quote, summary
-from deepband.analysis.formatting import html_table
 from deepband.core import hyperband
 from deepband.core.evaluations import (
     all_evaluations,
@@ -20,20 +18,13 @@ from deepband.core.evaluations import (
     count_evaluations,
 )
 from deepband.core.facts import ConfigsDrawn, JobKey, JobsReopened, RunStarted
-from deepband.core.placement import facts_to_add, free_place
 from deepband.core.records import Evaluation, Job
 from deepband.core.results import read_result
 from deepband.core.schedule import Budget, as_number
 from deepband.core.strategies import StrategyName, check_name
 from deepband.errors import InputError, NoResultError, SmallSpaceWarning, read_index, shown
-from deepband.execution.executors.base import Timeout
-from deepband.execution.loop import Limits
-from deepband.execution.objective import Objective
-from deepband.execution.runner import RunOptions, run_jobs
-from deepband.plots import Plots
 from deepband.samplers import Sampler
 from deepband.storage import MemoryStorage
-from deepband.study.automatic_deepening import read_automatic, run_and_deepen
 from deepband.study.observers import Observer, history
 from deepband.study.session import Session, check_text
 from deepband.study.thread_safety import synchronized
@@ -42,7 +33,14 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from deepband.analysis.advice import Advice
+    from deepband.analysis.explanation import Verdict
+    from deepband.analysis.quote import Quote
+    from deepband.analysis.summary import Plan, RunSummary
+    from deepband.execution.executors.base import Timeout
     from deepband.execution.executors.selection import ExecutorSpec
+    from deepband.execution.objective import Objective
+    from deepband.plots import Plots
 
 FREE = {"ask", "ask_all", "tell", "release", "add_evaluation", "optimize", "auto_deepen"}
 FREE |= {"plot", "max_budget", "done", "observe", "close", "save_as"}
@@ -77,6 +75,9 @@ class Study:
 
     def _repr_html_(self) -> str:
         """The brackets and rungs of the current run, for a notebook."""
+        from deepband.analysis import summary
+        from deepband.analysis.formatting import html_table
+
         status = summary.status(self.session.state)
         header, *rows = summary.grid(status)
         where = "done" if status.done else f"{status.open} jobs open"
@@ -150,6 +151,9 @@ class Study:
 
         >>> study.optimize(lambda config, budget: config["x"] + 1 / budget)
         """
+        from deepband.execution.loop import Limits
+        from deepband.execution.runner import RunOptions, run_jobs
+
         if ahead_limit is not None and not ahead:
             raise InputError("ahead_limit bounds what ahead=True spends: give both.")
         limits = Limits(max_seconds, max_cost, ahead_limit if ahead else 0)
@@ -181,6 +185,10 @@ class Study:
 
         >>> study.auto_deepen(lambda config, budget: config["x"] + 1 / budget, max_budget_limit=81)
         """
+        from deepband.execution.loop import Limits
+        from deepband.execution.runner import RunOptions
+        from deepband.study.automatic_deepening import read_automatic, run_and_deepen
+
         automatic = read_automatic(strategy, max_cost, max_budget_limit)
         options = RunOptions(workers, executor, resources, timeout, retries, wait, first_failures)
         run_and_deepen(self, objective, Limits(max_seconds), automatic, options)
@@ -255,6 +263,8 @@ class Study:
         >>> study.enqueue({"x": 0.5})
         (0, 9)
         """
+        from deepband.core.placement import free_place
+
         session = self.session
         session.lock()
         bracket = read_index("bracket", bracket, len(session.state.progress))
@@ -295,6 +305,8 @@ class Study:
         >>> study.add_evaluations({"x": 0.25}, [(3, 0.5), (9, 0.375)])
         [(1, 5, 1), (1, 5, 2)]
         """
+        from deepband.core.placement import facts_to_add
+
         check_text("origin", origin, "say in a text where results come from.")
         session = self.session
         session.lock()
@@ -330,11 +342,13 @@ class Study:
         session.check_done("deepen")
         session.record([RunStarted(session.state.run.number + 1, schedule.max_budget, strategy)])
 
-    def quote(self, strategy: StrategyName = "preserving", to: Budget | None = None) -> quote.Quote:
+    def quote(self, strategy: StrategyName = "preserving", to: Budget | None = None) -> Quote:
         """What deepening would reuse, add and cost.
 
         >>> quote = study.quote("efficient", to=27)
         """
+        from deepband.analysis import quote
+
         check_name(strategy)
         session = self.session
         session.check_done("quote a deepening")
@@ -342,15 +356,17 @@ class Study:
         quoted = quote.quote(session.state, strategy, schedule)
         return replace(quoted, retraining=session.retraining_cost(strategy, schedule))
 
-    def advice(self) -> advice.Advice:
+    def advice(self) -> Advice:
         """Whether deepening is likely to pay, judged by the finished run alone: how similarly the
         two top rungs rank configurations, what each rung gained, where the best one stopped, and
         the prices.
 
         >>> advice = study.advice()
         """
+        from deepband.analysis.advice import advise
+
         self.session.check_done("give advice")
-        advised = advice.advise(self.session.state)
+        advised = advise(self.session.state)
         quotes = [self.quote(each.strategy, each.max_budget) for each in advised.quotes]
         return replace(advised, quotes=tuple(quotes))
 
@@ -393,17 +409,21 @@ class Study:
         return list(all_evaluations(self.session.state))
 
     @property
-    def runs(self) -> tuple[summary.RunSummary, ...]:
+    def runs(self) -> tuple[RunSummary, ...]:
         """What each run evaluated and what it cost."""
+        from deepband.analysis import summary
+
         return summary.runs(self.session.state, self.done)
 
-    def plan(self) -> summary.Plan:
+    def plan(self) -> Plan:
         """How many configurations the current run evaluates with which budget.
 
         Warns if the space has fewer configurations than that.
 
         >>> plan = study.plan()
         """
+        from deepband.analysis import summary
+
         plan, space = summary.plan(self.session.state), self.session.space
         if space.size < plan.configs:
             warnings.warn(
@@ -415,16 +435,20 @@ class Study:
             )
         return plan
 
-    def explain(self, bracket: int, index: int) -> tuple[explanation.Verdict, ...]:
+    def explain(self, bracket: int, index: int) -> tuple[Verdict, ...]:
         """Why a configuration was or was not promoted, on each rung of each run.
 
         >>> first, *others = study.explain(0, 0)
         """
-        return explanation.explain(self.session.state, bracket, index)
+        from deepband.analysis.explanation import explain
+
+        return explain(self.session.state, bracket, index)
 
     @property
     def plot(self) -> Plots:
         """Plots, with Matplotlib: `study.plot.brackets()` and others."""
+        from deepband.plots import Plots
+
         return Plots(self)
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -432,6 +456,8 @@ class Study:
 
         >>> frame = study.to_pandas()
         """
+        from deepband.analysis import frames
+
         return frames.to_pandas(self.session.state)
 
     def to_polars(self) -> polars.DataFrame:
@@ -439,6 +465,8 @@ class Study:
 
         >>> frame = study.to_polars()
         """
+        from deepband.analysis import frames
+
         return frames.to_polars(self.session.state)
 
     # The study itself

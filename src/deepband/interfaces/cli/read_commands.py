@@ -36,7 +36,7 @@ from deepband.interfaces.cli.output import (
     say_json,
 )
 from deepband.interfaces.file_output import write_file
-from deepband.storage import SqliteStorage
+from deepband.storage.sqlite import SqliteStorage
 from deepband.storage.sqlite_errors import ADVICE
 from deepband.study.forecast import forecast
 

@@ -17,8 +17,9 @@ from deepband.core.state import State
 from deepband.errors import InputError, StorageError
 from deepband.execution.outbox import Outbox
 from deepband.interfaces.dashboard.overview import overview
-from deepband.storage import SqliteStorage, state_of
+from deepband.storage import state_of
 from deepband.storage.codec import Summary
+from deepband.storage.sqlite import SqliteStorage
 
 SECONDS_PER_READ = 0.5
 """A study file is not read more often than this, however many pages are open."""
