@@ -56,7 +56,8 @@ def _of_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdic
         if index in arrived and rung == run.schedule.top:
             yield _top(state, run, bracket, index)
         elif index in arrived and (bracket, rung + 1) not in run.arrived:
-            yield _undecided(state, run, bracket, index, rung)
+            reason = f"undecided, {state.progress[bracket].open} jobs of this rung are open"
+            yield _verdict(state, run, bracket, index, rung, reason)
         elif (bracket, rung + 1) in run.arrived and (
             index in arrived or index in run.before.get((bracket, rung), EMPTY)
         ):
@@ -128,11 +129,6 @@ def _top(state: State, run: Run, bracket: int, index: int) -> Verdict:
     result = state.results[bracket, top].get(index)
     reason = f"{_show(state, result.loss)} on the top rung" if result else "waits for its result"
     return _verdict(state, run, bracket, index, top, reason)
-
-
-def _undecided(state: State, run: Run, bracket: int, index: int, rung: int) -> Verdict:
-    reason = f"undecided, {state.progress[bracket].open} jobs of this rung are open"
-    return _verdict(state, run, bracket, index, rung, reason)
 
 
 def _verdict(state: State, run: Run, bracket: int, index: int, rung: int, reason: str) -> Verdict:

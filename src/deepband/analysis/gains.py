@@ -92,11 +92,5 @@ def _quantile(ascending: Sequence[float], share: float) -> float:
 def exchanges(low: Losses, high: Losses, noise: float) -> int:
     """How many pairs two rungs order differently, with a distance beyond the noise on both."""
     both = [place for place in high if place in low]
-    return sum(
-        _exceeds(low[one] - low[other], high[other] - high[one], noise)
-        for one, other in combinations(both, 2)
-    )
-
-
-def _exceeds(below: float, above: float, noise: float) -> bool:
-    return min(below, above) > noise or max(below, above) < -noise
+    apart = [(low[a] - low[b], high[b] - high[a]) for a, b in combinations(both, 2)]
+    return sum(min(pair) > noise or max(pair) < -noise for pair in apart)

@@ -15,7 +15,6 @@ from fractions import Fraction
 
 from deepband.analysis.formatting import html_table
 from deepband.core.costs import counts, paid
-from deepband.core.facts import JobFinished
 from deepband.core.schedule import Cell, Schedule, as_number
 from deepband.core.state import State
 from deepband.core.strategies import FRUGAL, StrategyName
@@ -178,19 +177,17 @@ def most_of_all_runs(state: State) -> Fraction:
     """The most that all runs up to the current one, done or not, can cost: what was quoted."""
     run = state.run
     known = Counter({cell: len(indices) for cell, indices in run.before.items()})
-    known += counts(each for each in state.all_results() if _is_imported_start(state, each))
+    known += counts(
+        each
+        for each in state.all_results()
+        if each.imported and each.bracket == each.rung and each.run == run.number
+    )
     if run.frugal:
         new: Mapping[Cell, int] = run.counts()
     else:
         new = (_least if run.strategy == "efficient" else _most)(run.schedule, known)
     earlier = counts(each for each in paid(state) if each.run < run.number)
     return run.schedule.cost_of(earlier) + run.schedule.cost_of(new)
-
-
-def _is_imported_start(state: State, result: JobFinished) -> bool:
-    """Whether a result was imported into the current run on a starting rung."""
-    is_start = result.bracket == result.rung
-    return is_start and result.imported and result.run == state.run.number
 
 
 def _evaluated(state: State) -> Counter[Cell]:

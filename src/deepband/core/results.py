@@ -154,7 +154,8 @@ def _plain(value: Any, room: _Room) -> object:
     room.take(_size(value))
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
-    if value is None or type(value) in (bool, float) or _is_small(value):
+    is_small = type(value) is int and value.bit_length() < 1024
+    if value is None or type(value) in (bool, float) or is_small:
         return value
     if isinstance(value, Mapping):
         return {_key(key, room): _plain(inner, room) for key, inner in value.items()}
@@ -175,7 +176,3 @@ def _size(value: Any) -> int:
     if isinstance(shape, tuple) and all(isinstance(length, int) for length in shape):
         return math.prod(shape)
     return len(value) if isinstance(value, Sized) else 1
-
-
-def _is_small(value: object) -> bool:
-    return type(value) is int and value.bit_length() < 1024

@@ -107,7 +107,7 @@ class Schedule:
 
     def cells(self) -> Iterator[Cell]:
         """Every (bracket, rung)."""
-        return ((bracket, rung) for bracket in self.brackets for rung in self.rungs(bracket))
+        return iter(_counts(self.eta, self.top))
 
     def counts(self) -> dict[Cell, int]:
         """The slots of each cell: how many evaluations a fresh run makes there."""

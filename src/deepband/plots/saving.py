@@ -6,8 +6,9 @@ import os
 import warnings
 from typing import IO, Any
 
-from deepband.errors import DeepbandError, InputError
+from deepband.errors import InputError
 from deepband.plots import Plots, Plotted
+from deepband.plots.style import load_pyplot
 
 FORMATS = (".png", ".pdf", ".svg")
 
@@ -23,11 +24,9 @@ def save(study: Plotted, kind: str, place: str | os.PathLike[str], *others: Plot
 
 def write(study: Plotted, kind: str, to: Any | IO[bytes], form: str, *others: Plotted) -> None:
     """Draw one kind of plot into a file or a stream."""
-    try:
-        from matplotlib import pyplot, rc_context
-    except ImportError as error:
-        raise DeepbandError("plots need Matplotlib: pip install 'deepband[plots]'") from error
-    with rc_context({"backend": "agg", "svg.hashsalt": "deepband"}), warnings.catch_warnings():
+    pyplot = load_pyplot()
+    style = {"backend": "agg", "svg.hashsalt": "deepband"}
+    with pyplot.rc_context(style), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         ax = getattr(Plots(study), kind)(*others)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepband.analysis.formatting import shortened
 from deepband.core.runs import Run
@@ -23,12 +23,17 @@ def new_axes(ax: Axes | None, width: float = 7.0, height: float = 4.5) -> Axes:
     """The given Axes, or those of a new figure."""
     if ax is not None:
         return ax
+    made: Axes = load_pyplot().subplots(figsize=(width, height), layout="constrained")[1]
+    return made
+
+
+def load_pyplot() -> Any:
+    """Matplotlib's pyplot, imported only when a plot is drawn."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
         raise DeepbandError("plots need Matplotlib: pip install 'deepband[plots]'") from error
-    _, made = pyplot.subplots(figsize=(width, height), layout="constrained")
-    return made
+    return pyplot
 
 
 def colour(number: int) -> str:

@@ -51,23 +51,6 @@ class ModelBased:
         indices: Sequence[int],
         seed: int,
     ) -> list[Config]:
-        proposed = self._proposals(space, observations, bracket, indices, seed)
-        if None not in proposed:
-            return [config for config in proposed if config is not None]
-        uniform = self._uniform.draw(space, (), bracket, indices, seed)
-        return [
-            fallback if new is None else new
-            for new, fallback in zip(proposed, uniform, strict=True)
-        ]
-
-    def _proposals(
-        self,
-        space: Space,
-        observations: Sequence[Evaluation],
-        bracket: int,
-        indices: Sequence[int],
-        seed: int,
-    ) -> list[Config | None]:
         import numpy as np
 
         if self._propose is None:  # imported late, because the module loads large libraries
@@ -76,9 +59,14 @@ class ModelBased:
         # The first index, because a deepening may cut a group in two. Three numbers, because
         # `uniform` uses keys of two.
         entropy = np.random.SeedSequence(seed, spawn_key=(bracket, indices[0], 1))
-        return self._propose(
-            space, observations, indices, np.random.RandomState(np.random.PCG64(entropy))
-        )
+        random = np.random.RandomState(np.random.PCG64(entropy))
+        proposed = self._propose(space, observations, indices, random)
+        uniform = self._uniform.draw(space, (), bracket, indices, seed) if None in proposed else ()
+        fallback = dict(zip(indices, uniform, strict=False))
+        return [
+            fallback[index] if config is None else config
+            for index, config in zip(indices, proposed, strict=True)
+        ]
 
 
 def is_random(index: int) -> bool:

@@ -17,14 +17,6 @@ def is_finite(evaluation: Evaluation) -> bool:
     return evaluation.loss is not None and evaluation.loss < math.inf
 
 
-def by_rung(observations: Iterable[Evaluation]) -> dict[int, list[Evaluation]]:
-    """The observations on each rung, in their order."""
-    found: defaultdict[int, list[Evaluation]] = defaultdict(list)
-    for each in observations:
-        found[each.rung].append(each)
-    return found
-
-
 def best_first(observations: Iterable[Evaluation]) -> list[Evaluation]:
     """Finite losses, then infinite ones, then failures. Ties keep their order."""
     return sorted(observations, key=_by_loss)
@@ -47,6 +39,8 @@ def pool(observations: Iterable[Evaluation]) -> list[Evaluation]:
 def _informative(observations: Iterable[Evaluation]) -> list[list[Evaluation]]:
     """The observations on each informative rung, highest first: those above rung 0 and in the upper
     half. Losses on the lowest rungs often say little about final performance."""
-    found = by_rung(observations)
+    found: defaultdict[int, list[Evaluation]] = defaultdict(list)
+    for each in observations:
+        found[each.rung].append(each)
     lowest = max(1, math.ceil(max(found, default=0) / 2))
     return [found[rung] for rung in sorted(found, reverse=True) if rung >= lowest]

@@ -67,18 +67,10 @@ def _arguments(given: Any) -> dict[str, Any]:
     return {**dict(zip([*shapes, "loc", "scale"], given.args, strict=False)), **given.kwds}
 
 
-def _uniform(_: str, given: Any, low: float, high: float) -> Any:
-    return low, high
-
-
 def _loguniform(name: str, given: Any, low: float, high: float) -> Any:
     if _arguments(given).get("loc", 0) != 0:
         raise _refused(name, given, "with a loc it is not uniform in the logarithm")
     return low, high, "log"
-
-
-def _randint(_: str, given: Any, low: float, high: float) -> Any:
-    return _whole(int(low), int(high))
 
 
 def _truncnorm(name: str, given: Any, low: float, high: float) -> Any:
@@ -98,10 +90,10 @@ def _beta(name: str, given: Any, low: float, high: float) -> Any:
 
 
 _SCIPY: dict[str, Callable[[str, Any, float, float], Any]] = {
-    "uniform": _uniform,
+    "uniform": lambda name, given, low, high: (low, high),
     "loguniform": _loguniform,
     "reciprocal": _loguniform,
-    "randint": _randint,
+    "randint": lambda name, given, low, high: _whole(int(low), int(high)),
     "truncnorm": _truncnorm,
     "beta": _beta,
 }
@@ -143,12 +135,8 @@ def _ladder(name: str, given: Any, kind: type[int] | type[float]) -> Any:
     return OrdinalHyperparameter(name, [kind(low + number * step) for number in range(count)])
 
 
-def _choices(_: str, given: Any) -> Any:
-    return list(given.choices)
-
-
 _OPTUNA: dict[str, Callable[[str, Any], Any]] = {
     "FloatDistribution": _float,
     "IntDistribution": _int,
-    "CategoricalDistribution": _choices,
+    "CategoricalDistribution": lambda name, given: list(given.choices),
 }

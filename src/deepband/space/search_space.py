@@ -109,7 +109,8 @@ class Space:
         kept: list[Matrix] = []
         for _ in range(MOST_TRIES):
             rows = [parameter.sample_vector(count, seed=random) for parameter in self._parameters]
-            kept.append(self._valid(np.array(rows, dtype=np.float64)))
+            matrix = np.array(rows, dtype=np.float64)
+            kept.append(matrix[:, self.settle(matrix)])
             if sum(matrix.shape[1] for matrix in kept) >= count:
                 return np.concatenate(kept, axis=1)[:, :count]
         found = sum(matrix.shape[1] for matrix in kept)
@@ -117,11 +118,6 @@ class Space:
             f"of {MOST_TRIES * count} configs sampled from the space, its forbidden clauses allow "
             f"{found}. Restrict the space by ranges and conditions instead."
         )
-
-    def _valid(self, matrix: Matrix) -> Matrix:
-        """The matrix with NaN for inactive parameters, without forbidden columns."""
-        legal = self.settle(matrix)
-        return matrix[:, legal] if self._forbidden else matrix
 
     def settle(self, matrix: Matrix) -> NDArray[np.bool_]:
         """Set inactive parameters to NaN, and return which columns no clause forbids."""
