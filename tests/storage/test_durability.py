@@ -624,7 +624,7 @@ def test_readers_are_let_in_while_a_driver_waits(
 
 WAIT = """
     import sys, threading, time, deepband
-    from deepband import interrupts
+    from deepband.system import interrupts
     from deepband.storage import connections
     connections.BUSY_SECONDS = 0.0
     study = deepband.open_study(sys.argv[1])
@@ -673,18 +673,18 @@ OPEN = """
 import sys
 import deepband
 
-reported = []
+events = []
 def hook(event, arguments):
     if event.startswith(("pickle.", "subprocess.", "os.system", "os.exec", "os.fork")):
-        reported.append(event)
+        events.append(event)
     if event == "import" and arguments[0] == "hostile_train":
-        reported.append(event)
+        events.append(event)
 
 sys.addaudithook(hook)
 study = deepband.open_study(sys.argv[1])
 assert study.objective == "hostile_train.py:train"
 print(study.best, study.plan(), len(study.evaluations))
-assert reported == [], reported
+assert events == [], events
 """
 
 
