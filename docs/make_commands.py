@@ -1,4 +1,4 @@
-"""Writes docs/commands.md from the commands themselves: `python docs/make_commands.py`."""
+"""Writes reference/commands.md from the commands themselves: `python docs/make_commands.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from deepband.interfaces.cli import main
 
-PAGE = Path(__file__).with_name("commands.md")
+PAGE = Path(__file__).parent / "reference" / "commands.md"
 
 
 def page() -> str:

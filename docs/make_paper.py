@@ -1,4 +1,4 @@
-"""Puts the tables and figures of a whole study into docs/paper.md.
+"""Puts the tables and figures of a whole study into docs/explanation/paper.md.
 
 deepband paper --data yahpo_data --out results --beyond
 python docs/make_paper.py results
@@ -10,14 +10,14 @@ import shutil
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).with_name("paper.md")
+PAGE = Path(__file__).parent / "explanation" / "paper.md"
 FIGURES = Path(__file__).with_name("paper")
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
 
 def with_tables(page: str, tables: str) -> str:
-    """The page with other tables between its two marks."""
-    assert page.count(BEGIN) == page.count(END) == 1, f"the page has lost its mark {BEGIN}"
+    """Return the page with these tables between its two marks."""
+    assert page.count(BEGIN) == page.count(END) == 1, f"the page needs one mark {BEGIN}"
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{tables}\n{END}{after}"
@@ -28,6 +28,7 @@ def main(results: Path) -> None:
     FIGURES.mkdir(exist_ok=True)
     for figure in sorted((results / "figures").glob("*.png")):
         shutil.copy(figure, FIGURES / figure.name)
+    shutil.copy(results / "data_sets.csv", FIGURES / "data_sets.csv")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draws where configs fall, for docs/samplers.md: `python docs/make_samplers.py`."""
+"""Draws where configs fall, for docs/explanation/samplers.md: `python docs/make_samplers.py`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DOCS = Path(__file__).parent
 
 
 def branin(config: dict[str, Any], budget: float) -> float:
-    """A valley with three lowest points, which small budgets see with a slant."""
+    """A valley with three minima, tilted at small budgets."""
     x, y = config["x"], config["y"]
     valley = (y - 5.1 * x**2 / (4 * np.pi**2) + 5 * x / np.pi - 6) ** 2
     return float(valley + 10 * (1 - 1 / (8 * np.pi)) * np.cos(x) + 10 + (x + y) / budget)
 
 
 def study_with(sampler: SamplerName) -> deepband.Study:
-    """A run at 9, deepened to 81. The default config is near one of the lowest points."""
+    """Return a study run at 9 and deepened to 81. The default config is near one of the minima."""
     space = ConfigSpace.ConfigurationSpace()
     space.add(ConfigSpace.Float("x", (-5, 10), default=2.0))
     space.add(ConfigSpace.Float("y", (0, 15), default=4.0))

@@ -189,7 +189,7 @@ def test_it_costs_6_to_15_percent_of_a_fresh_run(eta: int, high: int) -> None:
     assert f"{quote.evaluations_new[0]} | {shares[0]} | {shares[1]} |" in DEEPENING
 
 
-DEEPENING = (Path(__file__).parents[2] / "docs" / "deepening.md").read_text()
+DEEPENING = (Path(__file__).parents[2] / "docs" / "explanation" / "deepening.md").read_text()
 
 
 # Beside it: work ahead, configs and results from elsewhere, failures, checkpoints

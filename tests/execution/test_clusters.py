@@ -333,7 +333,7 @@ def test_resources_that_nobody_has(dask: Any, ray_cluster: None, tmp_path: Path)
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "clusters.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "example.py").write_text(code)
     done = subprocess.run(

@@ -2,7 +2,9 @@
 
     python tests/formats/make.py
 
-Run it once, with the last version that writes a format, and keep what it made.
+Run it before the number of the format changes, and keep what it made: `test_storage.py` opens and
+continues every file in this folder. `format_1` and `format_2_without_origins` were written by the
+deepband of that time, which could neither enqueue configs nor import results.
 """
 
 from __future__ import annotations

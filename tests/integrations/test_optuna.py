@@ -34,10 +34,17 @@ from deepband.core.strategies import StrategyName
 from deepband.integrations.optuna import export, import_study
 from deepband.integrations.optuna.study_import import LATER
 from driving import Objective, finish, noisy, open_study
+from leftovers import collect_silently
 from spaces import conditional_space
 
 SPACE = {"x": (0.0, 1.0), "n": (1, 8), "kind": ["a", 1, None]}
 MINE = {"x": 0.5, "n": 3, "kind": "a"}
+
+
+@pytest.fixture(autouse=True)
+def no_leftovers() -> Iterator[None]:
+    yield
+    collect_silently()
 
 
 @pytest.fixture(autouse=True)

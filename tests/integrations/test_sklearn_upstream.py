@@ -170,4 +170,5 @@ def by_reason() -> str:
 
 
 def test_the_page_on_scikit_learn_lists_what_is_not_applicable() -> None:
-    assert by_reason() in (ROOT / "docs" / "sklearn.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "sklearn.md").read_text()
+    assert " ".join(by_reason().split()) in " ".join(page.split())

@@ -402,7 +402,7 @@ def html(outputs: list[Any]) -> str:
 
 def test_the_examples_of_the_docs(tmp_path: Path) -> None:
     """All blocks of the page in order, as one program, twice."""
-    page = (Path(__file__).parents[2] / "docs" / "trackers.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "trackers.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "example.py").write_text("\n".join(blocks))
     for _ in range(2):

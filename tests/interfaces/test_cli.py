@@ -62,7 +62,7 @@ def start(folder: Path, *arguments: object, **options: Any) -> subprocess.Popen[
 def call(folder: Path, *arguments: object, code: int = 0) -> str:
     """What a command prints, to the terminal or as its complaint."""
     process = start(folder, *arguments)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == code, out + err
     assert "Traceback" not in err or code == 1
     return out if code == 0 else err

@@ -105,7 +105,7 @@ def test_the_recipes_go_on_from_the_rung_below(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The code of the page as one program, run, and run again; then its objectives by hand."""
-    page = (ROOT / "docs" / "recipes.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "recipes.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     program = tmp_path / "recipes.py"
     program.write_text("\n".join(blocks))

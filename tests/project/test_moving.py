@@ -1,4 +1,4 @@
-"""The programs of `docs/moving/`, run for real, and what `docs/moving.md` says of them."""
+"""The programs of `docs/moving/`, run for real, and what how-to/migration.md says of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import deepband
 pytestmark = pytest.mark.timeout(600)  # Ray starts its processes one by one
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "moving.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "migration.md").read_text()
 PROGRAMS = sorted(path.stem for path in (ROOT / "docs" / "moving").glob("*.py"))
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
 WITH_PEERS = {"smac_search", "hpbandster_search"}
@@ -84,8 +84,8 @@ def check_that_all_come_along(file: Path) -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_page_shows_every_program(program: str) -> None:
-    assert f"```{{literalinclude}} moving/{program}.py\n" in PAGE
-    assert f"[moving/{program}.py](moving/{program}.py)" in PAGE
+    assert f"```{{literalinclude}} ../moving/{program}.py\n" in PAGE
+    assert f"[moving/{program}.py](../moving/{program}.py)" in PAGE
 
 
 @pytest.mark.heavy

@@ -16,9 +16,12 @@ import pytest
 
 import deepband
 from deepband.core import facts
+from leftovers import collect_silently
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "deepband"
+API = ROOT / "docs" / "reference" / "api.md"
+GUARANTEES = ROOT / "docs" / "reference" / "guarantees.md"
 
 PACKAGES = ["errors", "core", "system", "space", "samplers", "storage", "analysis", "plots"]
 PACKAGES += ["execution", "study", "integrations", "research", "interfaces", "__main__"]
@@ -108,12 +111,12 @@ def is_documentable(member: object) -> bool:
 def test_public_names_are_documented(name: str) -> None:
     thing = getattr(deepband, name)
     assert thing.__doc__
-    assert re.search(rf":: deepband\.{name}(\(\))?\n", (ROOT / "docs" / "api.md").read_text())
+    assert re.search(rf":: deepband\.{name}(\(\))?\n", API.read_text())
     assert [member for member, value in public_members(thing) if not value.__doc__] == []
 
 
 def test_integrations_are_documented() -> None:
-    text = (ROOT / "docs" / "api.md").read_text()
+    text = API.read_text()
     folder = SOURCE / "integrations"
     for path in [*folder.glob("[a-z]*.py"), *folder.glob("*/__init__.py")]:
         parts = path.relative_to(ROOT / "src").with_suffix("").parts
@@ -124,7 +127,7 @@ def test_integrations_are_documented() -> None:
 
 
 def test_facts_are_documented() -> None:
-    text = (ROOT / "docs" / "api.md").read_text()
+    text = API.read_text()
     notes = typing.get_args(facts.Note)
     for fact in set(typing.get_args(facts.Fact)) - set(notes):
         assert f":: deepband.core.facts.{fact.__name__}\n" in text
@@ -133,7 +136,7 @@ def test_facts_are_documented() -> None:
 def test_the_prices_in_the_docs_are_those_of_quotes() -> None:
     rows = re.findall(
         r"^\| (\d) \| (\d+) to (\d+) \| (\d+) % \| (\d+) % \| (\d+) % \| (\d+) % \|$",
-        (ROOT / "docs" / "deepening.md").read_text(),
+        (ROOT / "docs" / "explanation" / "deepening.md").read_text(),
         re.MULTILINE,
     )
     assert len(rows) == 6
@@ -146,18 +149,55 @@ def test_the_prices_in_the_docs_are_those_of_quotes() -> None:
 
 
 def test_the_tests_that_the_docs_name_exist() -> None:
-    named = re.findall(r"`(test_\w+\.py)::(\w+)`", (ROOT / "docs" / "guarantees.md").read_text())
+    pages = GUARANTEES.read_text() + GUARANTEES.with_name("stability.md").read_text()
+    named = re.findall(r"`(test_\w+\.py)::(\w+)`", pages)
     assert len(named) > 20
     for file, test in named:
-        assert f"def {test}(" in (ROOT / "tests" / file).read_text(), f"{file}::{test}"
+        assert f"def {test}(" in next((ROOT / "tests").rglob(file)).read_text(), f"{file}::{test}"
 
 
 def test_links_of_the_readme_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]:
+    for name in ["README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"]:
+        page = ROOT / name
         found = re.findall(r"\]\(([^)#]+)|src=\"([^\"]+)\"", page.read_text())
         links = [link for pair in found for link in pair if link]
         for link in links:
             assert link.startswith("https://") or (page.parent / link).exists(), link
+
+
+def make_targets_in(path: Path) -> set[str]:
+    """The targets that a file calls; in Markdown only in code, because prose uses the word, too."""
+    start = r"(?:`|^ {4})" if path.suffix == ".md" else r"(?:`|^\s*(?:- run: |entry: )?)"
+    call = rf"{start}make (?:[A-Z]+=\S+ )*([a-z][a-z-]*)"
+    return set(re.findall(call, path.read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        ".github/pull_request_template.md",
+        ".github/workflows/tests.yml",
+        ".pre-commit-config.yaml",
+        ".ci/run",
+    ],
+)
+def test_the_make_targets_that_are_named_exist_and_are_described(name: str) -> None:
+    command = ["make", "-C", str(ROOT), "--no-print-directory"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    described = set(re.findall(r"^make (\S+) +\S", printed, re.MULTILINE))
+    assert {"help", "demo", "test", "check"} <= described
+    named = make_targets_in(ROOT / name)
+    assert named
+    assert named <= described
+
+
+def test_the_paths_that_contributing_names_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"[`= ]((?:src|tests|docs|examples|bench|tools|\.ci)/[\w./-]*)", text)
+    assert len(named) > 5
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def run_code_of(path: Path) -> None:
@@ -167,6 +207,8 @@ def run_code_of(path: Path) -> None:
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
         exec(compile(block, str(path), "exec"), namespace)
+    namespace.clear()
+    collect_silently()
 
 
 ELSEWHERE = {"clusters.md", "trackers.md", "recipes.md"}
@@ -174,7 +216,7 @@ ELSEWHERE = {"clusters.md", "trackers.md", "recipes.md"}
 
 
 def pages_with_code() -> list[Path]:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [page for page in pages if "```python" in page.read_text() if page.name not in ELSEWHERE]
 
 
@@ -189,22 +231,26 @@ def test_the_code_in_the_texts_runs_twice(
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
-def test_the_texts_show_the_quote_that_their_code_prints(
+def test_the_texts_show_what_their_code_prints(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run_code_of(ROOT / name)
-    printed = capsys.readouterr().out.splitlines()
-    quote = [line for line in printed if line.startswith(("deepening", "  "))]
-    assert len(quote) == 7
-    assert "\n".join(f"    {line}" for line in quote) in (ROOT / name).read_text()
+    shown = re.findall(r"^```text\n(.*?)^```", (ROOT / name).read_text(), re.MULTILINE | re.DOTALL)
+    assert shown
+    assert capsys.readouterr().out == "".join(shown)
+
+
+def test_the_readme_fits_a_terminal() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert [line for line in lines if len(line) > 100] == []
 
 
 def test_the_page_on_advice_shows_what_its_code_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    page = ROOT / "docs" / "advice.md"
+    page = ROOT / "docs" / "how-to" / "advice.md"
     run_code_of(page)
     *advice, reached = capsys.readouterr().out.splitlines()
     assert "\n".join(f"    {line}" for line in advice) in page.read_text()
@@ -215,7 +261,7 @@ def test_the_page_on_schedules_shows_the_losses_that_its_code_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    page = ROOT / "docs" / "schedules.md"
+    page = ROOT / "docs" / "how-to" / "schedules.md"
     run_code_of(page)
     printed = capsys.readouterr().out.splitlines()
     losses = [line for line in printed if line.startswith("learning rate")]

@@ -36,22 +36,36 @@ def call(*command: object, folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the sdist and the wheel that was built from it."""
     folder = tmp_path_factory.mktemp("dist")
     call(sys.executable, "-m", "build", "--outdir", folder, ROOT, folder=folder)
-    (found,) = folder.glob("*.whl")
-    assert list(folder.glob("*.tar.gz"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (found,) = built.glob("*.whl")
     return found
 
 
 @pytest.fixture(scope="module")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a new environment that has the wheel and what it needs, no more."""
-    folder = tmp_path_factory.mktemp("new") / "environment"
+def sdist(built: Path) -> Path:
+    (found,) = built.glob("*.tar.gz")
+    return found
+
+
+def new_environment(folder: Path, distribution: Path) -> Path:
+    """The interpreter of a new environment with a distribution and what it needs, no more."""
     venv.create(folder, with_pip=True)
     program = folder / "bin" / "python"
-    call(program, "-m", "pip", "install", "--quiet", wheel, folder=folder)
+    call(program, "-m", "pip", "install", "--quiet", distribution, folder=folder)
     return program
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return new_environment(tmp_path_factory.mktemp("new") / "environment", wheel)
 
 
 @pytest.mark.heavy
@@ -61,6 +75,13 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {name for name in names if not name.startswith(("deepband/", information))} == set()
     assert "deepband/py.typed" in names
     assert any(name.startswith("deepband/dashboard/templates/") for name in names)
+
+
+@pytest.mark.heavy
+def test_the_sdist_installs_and_runs_alone(sdist: Path, tmp_path: Path) -> None:
+    python = new_environment(tmp_path / "environment", sdist)
+    (tmp_path / "wave.py").write_text(BLOCKS[0] + BLOCKS[1])
+    assert call(python, "wave.py", folder=tmp_path)
 
 
 @pytest.mark.heavy

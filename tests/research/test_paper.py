@@ -28,6 +28,7 @@ from deepband.research.paper.courses import IH, METHODS, Course, Draws, Row, wal
 from deepband.research.paper.drawing import draw_all
 from deepband.research.paper.results import Folder, read_columns
 from deepband.research.paper.settings import Settings, beyond_courses, paper_courses
+from deepband.research.paper.summaries import by_benchmark, by_data_set, csv
 from deepband.research.paper.tables import report
 from deepband.research.yahpo import Scenario
 from deepband.research.yahpo_columns import SCENARIOS
@@ -166,7 +167,9 @@ def made_results() -> Columns:
 def test_savings_and_differences() -> None:
     found = {each.method: each for each in comparisons(made_results())}
     assert found["discarding"].saving == pytest.approx((0.225, 0.2, 0.25))
+    assert found["discarding"].saving_of_means == pytest.approx((0.225, 0.225, 0.225))
     assert found["discarding"].saving_resumed == pytest.approx((0.2, 0.2, 0.2))
+    assert found["discarding"].saving_resumed_of_means == pytest.approx((0.2, 0.2, 0.2))
     assert found["discarding"].top == (0, 0, 0, 1, 2)
     assert found["discarding"].same == 1
     assert found["preserving"].same == 0.5
@@ -195,10 +198,26 @@ def test_a_difference_is_negligible_with_its_whole_interval_only() -> None:
 
 
 def test_answers_follow_from_the_numbers() -> None:
-    page = report(list(comparisons(made_results())))
-    assert "discarding: the same accuracy as IH-HB in every one of 4 runs" in page
-    assert "eta 2, discarding: 22.5% of IH-HB's budget saved on average, 20.0% in the worst" in page
-    assert "| lcbench | 2 | efficient | 24.8% | 24.8% | 24.8% | 20.0% | 20.0% | 20.0% |" in page
+    results = made_results()
+    page = " ".join(report(list(comparisons(results)), list(by_benchmark(results))).split())
+    assert "`discarding`: the same accuracy as IH-HB in each of 4 runs" in page
+    assert (
+        "eta 2, `discarding`: saves 22.5% of IH-HB's budget on average; data-set means 22.5% to "
+        "22.5%, single runs (of 4) 20.0% to 25.0%." in page
+    )
+    assert "| lcbench | 2 | discarding | 22.5% | 22.5% | 22.5% | 20.0% | 25.0% |" in page
+    assert "| lcbench | 2 | efficient | 20.0% | 20.0% | 20.0% | 20.0% | 20.0% |" in page
+    absolute = "| lcbench | 2 | discarding | 1,162.5 (1,125.0 to 1,200.0) | 800.0 | 100.0 | "
+    assert absolute + "0.5500 (0.5000 to 0.6000) | 0.9000 |" in page
+
+
+def test_every_data_set_has_its_own_line() -> None:
+    header, *lines = csv(by_data_set(made_results()))
+    assert header.startswith("benchmark,data_set,eta,method,runs,budget_mean,budget_min,budget_max")
+    assert len(lines) == 2 * len(METHODS)
+    assert len({line.count(",") for line in (header, *lines)}) == 1
+    assert lines[1].startswith("lcbench,a,2,discarding,2,1162.5,1125,1200,800,800,800,100,")
+    assert lines[6].endswith(",0.57,0.52,0.62,0.9,0.9,0.9")
 
 
 def test_the_data_of_the_scatter_and_the_violins() -> None:
@@ -208,6 +227,9 @@ def test_the_data_of_the_scatter_and_the_violins() -> None:
     spent = figures.budgets(made_results())["lcbench", 2]
     assert spent["discarding"] == [1200, 1125, 1200, 1125]
     assert spent[IH] == [1500] * 4
+    means = figures.mean_budgets(made_results())["lcbench", 2]
+    assert means["discarding"] == [1162.5, 1162.5]
+    assert means[IH] == [1500] * 2
 
 
 def test_the_data_of_theorem_2() -> None:
@@ -219,6 +241,10 @@ def test_the_data_of_theorem_2() -> None:
     assert figures.pulls("discarding", 2)[16][0] == (1, 1 - saved / bound)
     assert [len(curve) for curve in figures.pulls("efficient", 3).values()] == [4, 6, 8, 10, 12]
     assert max(y for curve in figures.pulls("discarding", 3).values() for _, y in curve) == 1
+    # A rerun pulls 5 * 8 + 2 * 16 = 72; efficient saves 4 * 8, discarding at least as much.
+    assert figures.counted_pulls("efficient", 2)[16][0] == (1, 40 / 72)
+    assert figures.counted_pulls("discarding", 2)[16][0] == (1, 40 / 72)
+    assert figures.counted_pulls("efficient", 2).keys() == figures.pulls("efficient", 2).keys()
 
 
 @pytest.mark.parametrize(
@@ -272,7 +298,7 @@ def test_killed_and_run_again_the_results_are_the_same(tmp_path: Path) -> None:
     assert again.exit_code == 0, again.output
     assert f"{len(done)} of 70 parts" in again.output
     assert {part: part.stat().st_mtime_ns for part in done} == done
-    for name in ("results.parquet", "settings.json", "tables.md"):
+    for name in ("results.parquet", "settings.json", "tables.md", "data_sets.csv"):
         assert (killed / name).read_bytes() == (undisturbed / name).read_bytes()
 
 
@@ -364,7 +390,8 @@ def test_beyond_the_paper(tmp_path: Path) -> None:
             assert each.accuracy.mean == 0
         if each.method == IH and each.deepenings == 3:
             assert each.budget == pytest.approx(float(sum(fresh[1:]) / fresh[0]))
-    assert "more budget than a run that knew" in (out / "tables.md").read_text()
+    assert "more budget than a single run" in (out / "tables.md").read_text()
+    assert len((out / "data_sets.csv").read_text().splitlines()) == 1 + len(METHODS)
 
 
 @pytest.mark.parametrize(

@@ -351,7 +351,9 @@ def test_work_ahead_leaves_no_folder_that_nobody_wants(path: Path) -> None:
 
     with open_study(path, max_budget=3) as study:
         study.optimize(objective, workers=3, ahead=True)
-        assert list(study.checkpoints.attempts.iterdir()) == []
+        left = {each.name.partition(".")[0] for each in study.checkpoints.attempts.iterdir()}
+        # A job that ended as the run did: its result waits for the next call.
+        assert left <= {"-".join(map(str, each.job.key)) for each in Outbox(study.files).waiting()}
 
 
 def test_an_interrupted_attempt_is_swept_when_its_job_is_done(path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,9 +37,10 @@ from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
 from deepband.storage import MemoryStorage, SqliteStorage, Storage, state_of
 from deepband.storage.checkpoints import read_keep
+from deepband.storage.schema import FORMAT
 from deepband.study.study import Study
 from driving import finish, noisy
-from older import HELD, make_format_2, turn_into_format_1
+from older import WRITTEN, held_by, make_format_2
 
 SPACE = Space({"x": (0.0, 1.0), "kind": ["a", None, 3, 0.5, True, [1, "b"]]})
 CREATED = StudyCreated(
@@ -303,63 +307,66 @@ def test_who_only_looks_does_not_undo_a_torn_commit(tmp_path: Path) -> None:
     assert follower.news(state) == []
 
 
-def make_format_1(place: Path) -> None:
-    """A file of format 1 with one evaluation."""
-    with deepband.open_study(place, space={"x": (0.0, 1.0)}, max_budget=3) as study:
-        job = study.ask()
-        assert job
-        study.tell(job, 0.5)
-    turn_into_format_1(place)
-
-
 def format_of(place: Path) -> int:
     with closing(sqlite3.connect(place)) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         return int(version)
 
 
-@pytest.mark.parametrize(("make_older", "version"), [(make_format_1, 1), (make_format_2, 2)])
-def test_a_file_of_an_older_format_is_read_and_continued(
-    tmp_path: Path, make_older: Callable[[Path], None], version: int
-) -> None:
-    place = tmp_path / "a.study"
-    make_older(place)
-    assert format_of(place) == version
-    before = place.read_bytes()
+def as_exported_then(study: Study, held: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The evaluations of a study, without what the export of that time did not have."""
+    lines = [json.loads(line) for line in jsonl(study.state)]
+    return [{name: line[name] for name in held[0]} for line in lines]
+
+
+def test_every_format_has_a_file() -> None:
+    assert {format_of(written) for written in WRITTEN} == set(range(1, FORMAT + 1))
+
+
+@pytest.mark.parametrize("written", WRITTEN, ids=lambda written: written.stem)
+def test_a_file_of_every_format_is_read_and_continued(tmp_path: Path, written: Path) -> None:
+    place, held = tmp_path / "a.study", held_by(written)
+    shutil.copy(written, place)
+    version = format_of(place)
     reader = SqliteStorage(place)
     state = state_of(reader)
     assert reader.news(state) == []
     with deepband.open_study(place) as study:
-        known = list(jsonl(study.state))
-        assert place.read_bytes() == before  # reading changes nothing
+        assert as_exported_then(study, held) == held
+        assert place.read_bytes() == written.read_bytes()  # reading changes nothing
         finish(study, noisy(1))
         study.deepen("efficient")
         finish(study, noisy(1))
-    assert format_of(place) == 3
-    assert reader.news(state) is None  # it was read without checksums
+    assert format_of(place) == FORMAT
+    if version < 3:
+        assert reader.news(state) is None  # it was read without checksums
     with deepband.open_study(place) as again:
         assert again.done
-        assert len(known) == (1 if version == 1 else 13)
-        assert set(known) <= set(jsonl(again.state))
+        assert len(again.evaluations) > len(held)
+        now = as_exported_then(again, held)
+        assert all(line in now for line in held)
 
 
-def test_a_file_of_format_2_holds_what_it_held(tmp_path: Path) -> None:
-    place = tmp_path / "a.study"
-    make_format_2(place)
-    for _ in range(2):  # as it was written, then with checksums
+@pytest.mark.parametrize("written", WRITTEN, ids=lambda written: written.stem)
+def test_a_file_of_every_format_holds_what_it_held(tmp_path: Path, written: Path) -> None:
+    place, held = tmp_path / "a.study", held_by(written)
+    shutil.copy(written, place)
+    own = {(0, 0): "enqueued", (0, 1): "a paper"} if "origin" in held[0] else {}
+    for _ in range(2):  # as it was written, then in the current format
         with deepband.open_study(place) as study:
-            assert list(jsonl(study.state)) == HELD
+            assert as_exported_then(study, held) == held
             assert study.objective == "train.py:train"
-            assert study.state.origins == {(0, 0): "enqueued", (0, 1): "a paper"}
+            assert study.state.origins == own
+            assert {each.origin for each in study.evaluations} <= {None, "a paper"}
             study.lock()
 
 
-@pytest.mark.parametrize("make_older", [make_format_1, make_format_2])
+@pytest.mark.parametrize("written", WRITTEN, ids=lambda written: written.stem)
 def test_an_older_file_gets_checksums_when_it_is_first_written_to(
-    tmp_path: Path, make_older: Callable[[Path], None]
+    tmp_path: Path, written: Path
 ) -> None:
     place = tmp_path / "a.study"
-    make_older(place)
+    shutil.copy(written, place)
     with deepband.open_study(place) as study:
         study.lock()
     with closing(sqlite3.connect(place)) as connection:

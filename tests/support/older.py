@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 FORMATS = Path(__file__).parents[1] / "formats"
-HELD = (FORMATS / "format_2.jsonl").read_text().splitlines()
-"""The evaluations of the file of format 2."""
+WRITTEN = sorted(FORMATS.glob("*.sqlite"))
+"""A file of every format that was ever written, by the deepband of that time."""
+
+
+def held_by(written: Path) -> list[dict[str, Any]]:
+    """The evaluations of a written file, as its own deepband exported them."""
+    return [json.loads(line) for line in written.with_suffix(".jsonl").read_text().splitlines()]
 
 
 def make_format_2(place: Path) -> None:

@@ -26,7 +26,7 @@ LEAST_GAIN = 0.1
 """The best still improves if the top rung brought it more than this share of the spread."""
 FEWEST = 2
 """So many must be on both top rungs for a run to tell that it is enough."""
-# Both are measured by `bench/auto.py`; `docs/decisions.md` has the numbers.
+# Both are measured by `bench/auto.py`; `docs/explanation/decisions.md` has the numbers.
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Contest(NamedTuple):
 
 
 def discarding(arrived: Indices, before: Indices, above: Indices) -> Contest:
-    """Decide anew, as a fresh run would: earlier promotions count for nothing."""
+    """Decide again, as a fresh run on the same configs would: earlier promotions do not count."""
     return Contest(NOBODY, arrived)
 
 

@@ -1,11 +1,12 @@
 """The theorems of "Iterative Deepening Hyperband" as functions.
 
-Letters are the paper's: n arms (configs) of which n_old were there before, R the max_budget,
-s the number of halvings in a bracket, eta the reduction factor, limits the nu_i in ascending
-order, and gamma_inverse the inverse of the convergence speed: after gamma_inverse(x) pulls, no
-arm's loss is further than x from its limit.
+Letters are the paper's: n arms (configs), n_old of which took part in the previous run, R the
+max_budget, s the number of halvings in a bracket, eta the reduction factor, limits the nu_i in
+ascending order, and gamma_inverse the inverse of the convergence speed: after gamma_inverse(x)
+pulls, no arm's loss is further than x from its limit.
 
-Exact where the paper's terms are rational: those results are fractions.
+Where the paper's terms are rational, results are exact fractions. Each docstring says where a
+theorem does not hold or does not apply to what deepband runs.
 """
 
 from __future__ import annotations
@@ -27,51 +28,67 @@ def necessary_budget(
     eta: int,
     max_budget: float,
 ) -> float:
-    """Theorem 1: z of ID-SH, a budget with which successive halving finds a near-best arm.
+    """Return z of Theorem 1, the budget that suffices for one bracket to find a near-best arm.
 
-    Assumes that every arm's loss converges to its limit at least as fast as gamma says. Then any
-    of the three ways of deepening, run with this budget or more, returns an arm whose limit is
-    within epsilon / 2 of the best.
+    The theorem: if every arm's loss converges to its limit at least as fast as gamma says, a
+    bracket run with a budget of z or more returns an arm whose limit is within epsilon / 2 of
+    the best. Its limits:
+
+    - For `efficient` it fails where a rung gains no slot. With n = 3, n_old = 2 and eta 2 the next
+      rung has one slot before and after; an old arm keeps it, and no budget lets a better new
+      arm take its place. The sizes of Hyperband's own brackets avoid this.
+    - In Hyperband's largest bracket it is vacuous. That bracket has eta**T arms and a budget of
+      (T + 1) * R, which is below z whatever the limits are, since gamma_inverse is at least 1.
     """
     rounds = _ceil_log(len(limits), check_eta(eta))
     return eta * rounds * _hardest_arm(limits, gamma_inverse, epsilon, max_budget)
 
 
 def rerun_pulls(n: int, R: int, s: int, eta: int) -> int:
-    """How many pulls successive halving makes over rounds 0..s, in the paper's floored count."""
+    """Count the pulls of successive halving over rounds 0..s, rounded down as in the paper."""
     return sum(int(n // eta**k) * int(R * eta**k // eta**s) for k in range(s + 1))
 
 
 def efficient_pulls(n: int, n_old: int, R: int, s: int, eta: int) -> int:
-    """The paper's count for eID-SH: every round, the last one too, saves what was there before.
+    """Count the pulls of eID-SH as the paper does: every round, including the last, saves those
+    of the old arms.
 
-    deepband makes up to `(n_old // eta**s) * R` more, because nobody has been on the new top
-    rung and its slots are filled all the same, as in the authors' experiments.
+    See `filled_efficient_pulls` for what deepband runs.
     """
     return rerun_pulls(n, R, s, eta) - rerun_pulls(n_old, R, s, eta)
 
 
+def filled_efficient_pulls(n: int, n_old: int, R: int, s: int, eta: int) -> int:
+    """Count the pulls of `efficient` as deepband runs it, with the new top rung filled.
+
+    No arm has been evaluated on the new top rung, so nothing is saved there. The authors'
+    experiments count the same way.
+    """
+    return efficient_pulls(n, n_old, R, s, eta) + int(n_old // eta**s) * R
+
+
 def discarding_pulls(n: int, n_old: int, R: int, s: int, eta: int) -> int:
-    """The most pulls that p/dID-SH can make: only the first round saves anything."""
+    """Count the pulls of p/dID-SH in the worst case, in which only the first round saves any."""
     return rerun_pulls(n, R, s, eta) - n_old * int(R // eta**s)
 
 
 def efficient_fraction(n: int, n_old: int, R: int, s: int, eta: int) -> Fraction:
-    """Theorem 2 a): at most this share of a rerun's pulls is what eID-SH needs.
+    """Return the bound of Theorem 2 a): the share of a rerun's pulls that eID-SH needs at most.
 
-    Assumes successive halving was run before on n_old of the n arms with R / eta. It bounds the
-    paper's count (`efficient_pulls`), not always ours. Undefined where the paper's lower bound
-    on the rerun's pulls is zero, as at R = eta with s = 1.
+    Assumes that successive halving has been run on n_old of the n arms with R / eta. The theorem
+    bounds the paper's count (`efficient_pulls`). It does not always bound what deepband runs
+    (`filled_efficient_pulls`): for s of 1 or 2 and large R that count can exceed it. Undefined
+    where the paper's lower bound on the rerun's pulls is zero, as at R = eta with s = 1.
     """
     saved = (s + 1) * (n_old * R + eta**s) * (eta - 1) - (eta ** (s + 1) - 1) * (2 * R + n)
     return 1 - Fraction(saved, _rerun_bound(n, R, s, eta))
 
 
 def discarding_fraction(n: int, n_old: int, R: int, s: int, eta: int) -> Fraction:
-    """Theorem 2 b): at most this share of a rerun's pulls is what pID-SH or dID-SH needs.
+    """Return the bound of Theorem 2 b): the share of a rerun's pulls for pID-SH and dID-SH.
 
-    Assumes what a) does, and is undefined where a) is. It is the worst case, in which no old arm
-    is promoted again; it may exceed 1.
+    Same assumptions as part a), and undefined for the same arguments. It covers the worst case,
+    in which no old arm is promoted again, and may exceed 1.
     """
     saved = (eta - 1) * ((s + 1) * eta**s + R * n_old) - (eta ** (s + 1) - 1) * (R + n)
     return 1 - Fraction(saved, _rerun_bound(n, R, s, eta))
@@ -97,15 +114,14 @@ def max_budget_condition(
     limits: Sequence[float],
     gamma_inverse: Callable[[float], float],
 ) -> Condition:
-    """Theorem 3: the condition on R under which ID-HB finds an epsilon-optimal config with
-    probability at least 1 - delta.
+    """Return the condition of Theorem 3 on R: where it holds, ID-HB finds an epsilon-optimal
+    config with probability at least 1 - delta.
 
     Assumes that every loss converges as gamma says and that a share alpha of all configs is
     epsilon-optimal. `limits` are those of the largest bracket, which has eta**s_max arms.
 
-    As printed no R satisfies it: with more than R / eta arms in the largest bracket and at least
-    4 in the parenthesis, the right side exceeds 4 R. It is here to be looked at, not to plan
-    with.
+    As printed, no R satisfies it: with more than R / eta arms in the largest bracket and at least
+    4 in the parenthesis, the right side exceeds 4 R. Use it to study the theorem, not to choose R.
     """
     top = Schedule.of(eta, 1, max_budget).top
     if top < 1:

@@ -29,7 +29,7 @@ from deepband.core.facts import (
 )
 from deepband.errors import FactError, SpaceError
 from deepband.storage.checksums import Row, Tally, checksum
-from deepband.storage.schema import COLUMNS, LISTED, format_of
+from deepband.storage.schema import COLUMNS, LISTED, format_of, missing_columns
 from deepband.storage.tagged_json import from_text, to_text
 
 Head: TypeAlias = Mapping[str, Any]
@@ -40,15 +40,6 @@ STUDY = COLUMNS["studies"].split()
 ID = re.compile("[0-9A-Za-z]{1,64}")
 """What the id of a study may look like: it is also the name of a folder."""
 THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
-MISSING = {
-    1: {
-        "studies": {"reopened", "contents"},
-        "configs": {"origin"},
-        "evaluations": {"commits", "origin"},
-    },
-    2: {"studies": {"contents"}},
-}
-"""Columns that older formats do not have."""
 
 
 def write(connection: sqlite3.Connection, facts: Iterable[Fact], head: Head | None) -> Head | None:
@@ -135,7 +126,7 @@ def _rows(
     connection: sqlite3.Connection, table: str, tally: Tally | None, tail: str = "", *given: int
 ) -> Iterable[Row]:
     """The verified rows of a table, with its COLUMNS."""
-    missing = MISSING.get(format_of(connection), {}).get(table, set())
+    missing = [] if tally else missing_columns(connection, table)
     names = ["NULL" if n in missing else f'"{n}"' for n in COLUMNS[table].split()]
     listed = ", ".join([*names, "checksum"] if tally else names)
     rows = connection.execute(f"SELECT {listed} FROM {table} {tail}", given)

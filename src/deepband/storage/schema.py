@@ -1,8 +1,9 @@
 """The tables of a study file, the version of their format, and the upgrade of older files.
 
-Format 1 has neither origins nor commit numbers, and format 2 has no checksums. Both are read as
-they are and upgraded by the first write. A newer format may add tables and columns, but must keep
-the meaning of these, checksums included: its files can be read here, but not written.
+Format 1 has neither origins nor commit numbers, format 2 has no checksums, and early files of it
+have no origins. Older files are read as they are and upgraded by the first write. A newer format
+may add tables and columns, but must keep the meaning of these, checksums included: its files can
+be read here, but not written.
 """
 
 from __future__ import annotations
@@ -70,21 +71,15 @@ CREATE TABLE evaluations (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX evaluations_by_commit ON evaluations (commits);
 """
-FROM_1 = """
-ALTER TABLE studies ADD COLUMN reopened INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE evaluations ADD COLUMN commits INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE evaluations ADD COLUMN origin TEXT;
-ALTER TABLE configs ADD COLUMN origin TEXT;
-CREATE INDEX evaluations_by_commit ON evaluations (commits);
-"""
-FROM_2 = """
-ALTER TABLE studies ADD COLUMN contents INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE studies ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE runs ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE configs ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE evaluations ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
-PRAGMA user_version = 3;
-"""
+NUMBER = "INTEGER NOT NULL DEFAULT 0"
+ADDED = {
+    "studies": {"reopened": NUMBER, "contents": NUMBER, "checksum": NUMBER},
+    "runs": {"checksum": NUMBER},
+    "configs": {"origin": "TEXT", "checksum": NUMBER},
+    "evaluations": {"commits": NUMBER, "origin": "TEXT", "checksum": NUMBER},
+}
+"""Columns added after format 1, in the order of the upgrade."""
+INDEX = "CREATE INDEX IF NOT EXISTS evaluations_by_commit ON evaluations (commits)"
 
 COLUMNS = {
     "studies": "study eta min_budget max_budget seed maximize integer_budgets sampler chunk space "
@@ -108,11 +103,20 @@ def format_of(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+def missing_columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    """The columns added after format 1 that a table does not have. The format number does not say:
+    there are files of format 2 with and without origins."""
+    present = {row[1] for row in connection.execute(f"PRAGMA table_info ({table})")}
+    return [name for name in ADDED[table] if name not in present]
+
+
 def upgrade(connection: sqlite3.Connection) -> None:
     """Upgrade an older file to this format, within the current transaction."""
-    script = FROM_2 if format_of(connection) == 2 else FROM_1 + FROM_2
-    for statement in filter(str.strip, script.split(";")):
-        connection.execute(statement)
+    for table in ADDED:
+        for name in missing_columns(connection, table):
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {ADDED[table][name]}")
+    connection.execute(INDEX)
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
     contents = sum(_add_checksums(connection, table) for table in KEYS)
     connection.execute("UPDATE studies SET contents = ?", (contents,))
     (row,) = connection.execute(f"SELECT {LISTED['studies']} FROM studies")

@@ -61,7 +61,7 @@ class Difference(NamedTuple):
 
 
 class Saving(NamedTuple):
-    """Shares of IH-HB's budget that a method saved: over all runs, in its worst and best run."""
+    """Shares of IH-HB's budget that a method saved: the mean, the worst and the best."""
 
     mean: float
     worst: float
@@ -82,8 +82,12 @@ class Comparison:
     method: str
     runs: int
     saving: Saving
+    """Over single runs."""
+    saving_of_means: Saving
+    """Over data sets, each by its mean budget over all seeds: the view of the paper's violins."""
     saving_resumed: Saving
-    """With training continued from the rung below, both of them."""
+    """Over single runs, if both methods continue training from the rung below."""
+    saving_resumed_of_means: Saving
     top: Difference
     """In the accuracy of the best config on the last max_budget."""
     any_budget: Difference
@@ -120,11 +124,19 @@ def select(results: Columns, scenario: str, eta: int, method: str) -> Columns:
 
 
 def paired(rows: Columns, column: str) -> NDArray[np.float64]:
-    """What is compared in pairs: a value a data set, the mean over its seeds; with a single data
-    set, a value a seed."""
+    """Return the values to compare in pairs: one per data set, its mean over all seeds; with a
+    single data set, one per seed."""
+    means = data_set_means(rows, column)
+    return np.asarray(rows[column], np.float64) if len(means) == 1 else means
+
+
+def data_set_means(rows: Columns, column: str) -> NDArray[np.float64]:
+    """Return the mean over all seeds, one value per data set."""
     seeds = len(np.unique(rows["seed"]))
-    matrix = np.asarray(rows[column], np.float64).reshape(-1, seeds)
-    return matrix.ravel() if len(matrix) == 1 else np.mean(matrix, axis=1)
+    means: NDArray[np.float64] = (
+        np.asarray(rows[column], np.float64).reshape(-1, seeds).mean(axis=1)
+    )
+    return means
 
 
 def _comparison(scenario: str, eta: int, method: str, ours: Columns, rerun: Columns) -> Comparison:
@@ -135,13 +147,19 @@ def _comparison(scenario: str, eta: int, method: str, ours: Columns, rerun: Colu
         method=method,
         runs=len(ours["seed"]),
         saving=Saving.of(ours["budget"], rerun["budget"]),
+        saving_of_means=_saving_of_means(ours, rerun, "budget"),
         saving_resumed=Saving.of(ours["budget_resumed"], rerun["budget_resumed"]),
+        saving_resumed_of_means=_saving_of_means(ours, rerun, "budget_resumed"),
         top=_difference(ours, rerun, "accuracy_top"),
         any_budget=_difference(ours, rerun, "accuracy_any"),
         same=float((gains == 0).mean()),
         worst=float(gains.min()),
         best=float(gains.max()),
     )
+
+
+def _saving_of_means(ours: Columns, rerun: Columns, column: str) -> Saving:
+    return Saving.of(data_set_means(ours, column), data_set_means(rerun, column))
 
 
 def _difference(ours: Columns, rerun: Columns, column: str) -> Difference:

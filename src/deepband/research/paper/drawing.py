@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deepband.core.schedule import Cell
 from deepband.core.strategies import STRATEGIES
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = {IH: "#555555", "discarding": "#cc79a7", "preserving": "#d55e00", "efficient": "#0072b2"}
-"""Told apart by the colour-blind too (Okabe and Ito)."""
+"""Distinguishable for colour-blind readers (Okabe and Ito)."""
 MARKS = {"discarding": "s", "preserving": "o", "efficient": "^"}
 ETAS = (2, 3)
+Budgets: TypeAlias = Mapping[str, list[float]]
+"""Total budgets by method."""
 
 
 def draw_all(results: Columns, folder: Path) -> list[Path]:
@@ -33,7 +35,7 @@ def draw_all(results: Columns, folder: Path) -> list[Path]:
 
 def _all_figures(results: Columns) -> Iterator[tuple[str, Figure]]:
     yield "incumbents", draw_incumbents(figures.incumbents(results))
-    yield "budgets", draw_budgets(figures.budgets(results))
+    yield "budgets", draw_budgets(figures.budgets(results), figures.mean_budgets(results))
     yield "pulls", draw_pulls()
     yield "deepening", draw_deepening()
 
@@ -65,44 +67,56 @@ def draw_incumbents(panels: Mapping[figures.Panel, Mapping[str, figures.Points]]
     return figure
 
 
-def draw_budgets(panels: Mapping[figures.Panel, Mapping[str, list[float]]]) -> Figure:
-    """The total budgets of single runs; a method whose runs all cost the same is a line."""
+def draw_budgets(
+    panels: Mapping[figures.Panel, Budgets], means: Mapping[figures.Panel, Budgets]
+) -> Figure:
+    """Total budgets, as two violins per method: single runs, and means of data sets. Where all
+    values are equal, there is a line instead of a violin."""
     figure, axes = _grid(panels)
     for (panel, spent), ax in zip(panels.items(), axes, strict=True):
         for place, method in enumerate(METHODS):
-            _violin(ax, place, spent[method], COLOURS[method])
+            _violin(ax, place - 0.2, spent[method], COLOURS[method], 0.3)
+            _violin(ax, place + 0.2, means[panel][method], COLOURS[method], 0.8)
         ax.set_xticks(range(len(METHODS)), METHODS, rotation=20)
-        ax.set(title=f"{panel[0]}, eta {panel[1]}", ylabel="budget of a run")
+        ax.set(title=f"{panel[0]}, eta {panel[1]}", ylabel="total budget")
+    figure.suptitle(
+        "left, pale: single runs; right, dark: means over the seeds of a data set",
+        fontsize="medium",
+    )
     return figure
 
 
-def _violin(ax: Axes, place: int, values: list[float], colour: str) -> None:
+def _violin(ax: Axes, place: float, values: list[float], colour: str, alpha: float) -> None:
     if max(values) > min(values):
-        drawn = ax.violinplot([values], [place], showextrema=False, widths=0.8)
+        drawn = ax.violinplot([values], [place], showextrema=False, widths=0.38)
         bodies: Any = drawn["bodies"]
-        bodies[0].set(facecolor=colour, alpha=0.5)
+        bodies[0].set(facecolor=colour, alpha=alpha)
     for value in {min(values), sum(values) / len(values), max(values)}:
-        ax.hlines(value, place - 0.25, place + 0.25, color=colour, linewidth=1.2)
+        ax.hlines(value, place - 0.14, place + 0.14, color=colour, linewidth=1.2)
 
 
 def draw_pulls() -> Figure:
-    """Theorem 2, both parts, for eta 2 and 3."""
+    """Theorem 2, both parts, for eta 2 and 3: the bounds, and what deepband counts."""
     figure = _figure(9, 6.5)
     axes = figure.subplots(len(figures.FRACTIONS), len(ETAS), sharey=True, squeeze=False)
     for row, strategy in zip(axes, figures.FRACTIONS, strict=True):
         for ax, eta in zip(row, ETAS, strict=True):
+            counts = figures.counted_pulls(strategy, eta)
             for max_budget, points in figures.pulls(strategy, eta).items():
                 s, fraction = zip(*points, strict=True)
-                ax.plot(s, fraction, marker=".", label=f"R = {max_budget:,}")
+                (line,) = ax.plot(s, fraction, marker=".", label=f"R = {max_budget:,}")
+                s, counted = zip(*counts[max_budget], strict=True)
+                ax.plot(s, counted, linestyle=":", color=line.get_color())
             name = "efficient" if strategy == "efficient" else "discarding, preserving (worst case)"
             ax.set(title=f"{name}, eta {eta}", xlabel="rounds s", ylim=(0, 1.05))
             ax.legend(fontsize="small")
         row[0].set_ylabel("fraction of a rerun's pulls")
+    figure.suptitle("solid: bound of Theorem 2; dotted: count of deepband", fontsize="medium")
     return figure
 
 
 def draw_deepening() -> Figure:
-    """What a deepening takes over and what it evaluates anew, in each cell, by strategy."""
+    """What a deepening reuses and what it evaluates, in each cell, by strategy."""
     figure = _figure(11, 4)
     axes = figure.subplots(1, len(STRATEGIES), sharey=True)
     for ax, strategy in zip(axes, STRATEGIES, strict=True):
@@ -113,12 +127,12 @@ def draw_deepening() -> Figure:
         ax.set(xlim=(-0.6, top + 0.6), ylim=(top + 0.6, -0.6), title=strategy, xlabel="rung")
         ax.set(xticks=range(top + 1), yticks=range(top + 1))
         cost = figures.SHOWN.cost_of({cell: count.new for cell, count in counts.items()})
-        ax.text(0, top + 0.2, f"{cost} units anew", fontsize="medium")
+        ax.text(0, top + 0.2, f"{cost} units evaluated", fontsize="medium")
     axes[0].set_ylabel("bracket")
     old, new = figures.SHOWN, figures.SHOWN.deepened()
     figure.suptitle(
         f"max_budget {old.max_budget}, then {new.max_budget}, eta {old.eta}: "
-        f"{TAKEN[0]} taken over, {NEW[0]} new, {LEFT[0]} left",
+        f"{TAKEN[0]} reused, {NEW[0]} evaluated, {LEFT[0]} not promoted again",
         fontsize="medium",
     )
     return figure
@@ -143,7 +157,7 @@ def _cell(ax: Axes, cell: Cell, count: figures.CellCount) -> None:
 
 
 def _grid(panels: Mapping[figures.Panel, Any]) -> tuple[Figure, list[Axes]]:
-    """A row an eta and a column a scenario, in the order of `panels`."""
+    """One row per eta and one column per scenario, in the order of `panels`."""
     scenarios = list(dict.fromkeys(scenario for scenario, _ in panels))
     etas = sorted({eta for _, eta in panels})
     figure = _figure(3.2 * len(scenarios), 3.2 * len(etas))

@@ -15,8 +15,14 @@ from deepband import open_study
 from deepband.core.facts import Config
 from deepband.core.schedule import Cell, Schedule
 from deepband.core.strategies import STRATEGIES, StrategyName
-from deepband.core.theory import discarding_fraction, efficient_fraction
-from deepband.research.paper.comparing import Columns, groups, paired, select
+from deepband.core.theory import (
+    discarding_fraction,
+    discarding_pulls,
+    efficient_fraction,
+    filled_efficient_pulls,
+    rerun_pulls,
+)
+from deepband.research.paper.comparing import Columns, data_set_means, groups, paired, select
 from deepband.research.paper.courses import IH, METHODS
 
 Panel: TypeAlias = tuple[str, int]
@@ -25,8 +31,8 @@ Points: TypeAlias = list[tuple[float, float]]
 
 
 def incumbents(results: Columns) -> dict[Panel, dict[str, Points]]:
-    """Accuracies at the last max_budget, IH-HB's and a strategy's: a point a data set, the mean
-    over all seeds; on a scenario with a single data set, a point a seed."""
+    """Accuracies at the last max_budget, IH-HB's and a strategy's: one point per data set, the
+    mean over all seeds; on a scenario with a single data set, one point per seed."""
     found: dict[Panel, dict[str, Points]] = {}
     for scenario, eta in groups(results):
         of = {
@@ -49,15 +55,32 @@ def budgets(results: Columns) -> dict[Panel, dict[str, list[float]]]:
     }
 
 
+def mean_budgets(results: Columns) -> dict[Panel, dict[str, list[float]]]:
+    """The mean total budget over all seeds of each data set, by method."""
+    return {
+        (scenario, eta): {
+            method: data_set_means(select(results, scenario, eta, method), "budget").tolist()
+            for method in METHODS
+        }
+        for scenario, eta in groups(results)
+    }
+
+
 FRACTIONS: dict[StrategyName, Callable[..., Fraction]] = {
     "efficient": efficient_fraction,
     "discarding": discarding_fraction,
 }
-"""Theorem 2 a), and b), which is the bound of preserving too."""
+"""Theorem 2 a), and b), which is also the bound for preserving."""
+COUNTS: dict[StrategyName, Callable[..., int]] = {
+    "efficient": filled_efficient_pulls,
+    "discarding": discarding_pulls,
+}
+"""What deepband pulls; for discarding and preserving in the worst case."""
+TOPS = range(4, 13, 2)
 
 
-def pulls(strategy: StrategyName, eta: int, tops: range = range(4, 13, 2)) -> dict[int, Points]:
-    """Theorem 2: at most this fraction of a rerun's pulls against s, a curve for each R.
+def pulls(strategy: StrategyName, eta: int, tops: range = TOPS) -> dict[int, Points]:
+    """Theorem 2: the largest fraction of a rerun's pulls against s, one curve for each R.
 
     R = eta**top for each of the tops, n and n_old are the start sizes that Hyperband gives a
     bracket of s halvings at R and at R / eta. As in the paper, what exceeds 1 is drawn as 1.
@@ -65,11 +88,27 @@ def pulls(strategy: StrategyName, eta: int, tops: range = range(4, 13, 2)) -> di
     return {eta**top: [_bound(strategy, eta, top, s) for s in range(1, top + 1)] for top in tops}
 
 
+def counted_pulls(strategy: StrategyName, eta: int, tops: range = TOPS) -> dict[int, Points]:
+    """The fraction of a rerun's pulls that deepband makes, for the same s and R as `pulls`."""
+    return {eta**top: [_count(strategy, eta, top, s) for s in range(1, top + 1)] for top in tops}
+
+
 def _bound(strategy: StrategyName, eta: int, top: int, s: int) -> tuple[float, float]:
-    now, before = (Schedule(eta, Fraction(1), each) for each in (top, top - 1))
-    n, n_old = (schedule.start_size(top - s) for schedule in (now, before))
+    n, n_old = _start_sizes(eta, top, s)
     fraction = FRACTIONS[strategy](n, n_old, eta**top, s, eta)
     return s, min(1.0, float(fraction))
+
+
+def _count(strategy: StrategyName, eta: int, top: int, s: int) -> tuple[float, float]:
+    n, n_old = _start_sizes(eta, top, s)
+    count = COUNTS[strategy](n, n_old, eta**top, s, eta)
+    return s, count / rerun_pulls(n, eta**top, s, eta)
+
+
+def _start_sizes(eta: int, top: int, s: int) -> tuple[int, int]:
+    """Return n and n_old of the bracket with s halvings."""
+    now, before = (Schedule(eta, Fraction(1), each) for each in (top, top - 1))
+    return now.start_size(top - s), before.start_size(top - s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from deepband.research.paper.drawing import draw_all
 from deepband.research.paper.results import Folder, read_columns, write_whole
 from deepband.research.paper.running import do_missing, run_unit
 from deepband.research.paper.settings import BEYOND, PAPER, Settings
+from deepband.research.paper.summaries import by_benchmark, by_data_set, csv
 from deepband.research.paper.tables import report
 
 NEEDED = ("onnxruntime", "pyarrow", "matplotlib", "scipy")
@@ -55,11 +56,21 @@ def _present(folder: Folder) -> dict[str, str]:
     """Tables and figures of the results."""
     results = read_columns(folder.file(PAPER))
     beyond = read_columns(folder.file(BEYOND)) if folder.file(BEYOND).exists() else None
-    page = report(list(comparisons(results)), list(losses(beyond)) if beyond else [])
+    page = report(
+        list(comparisons(results)),
+        list(by_benchmark(results)),
+        list(losses(beyond)) if beyond else [],
+    )
     tables, figures = folder.path / "tables.md", folder.path / "figures"
+    data_sets = folder.path / "data_sets.csv"
     write_whole(tables, page.encode())
+    write_whole(data_sets, "".join(f"{line}\n" for line in csv(by_data_set(results))).encode())
     draw_all(results, figures)
     made = {str(folder.file(PAPER)): f"{len(results['seed']):,} runs"}
     if beyond:
         made[str(folder.file(BEYOND))] = f"{len(beyond['seed']):,} steps of longer courses"
-    return made | {str(tables): "answers and tables", str(figures): "PDF and PNG"}
+    return made | {
+        str(tables): "answers and tables",
+        str(data_sets): "every data set",
+        str(figures): "PDF and PNG",
+    }

@@ -3,39 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import fill
 
 from deepband.core.strategies import STRATEGIES
-from deepband.research.paper.comparing import NEGLIGIBLE, Comparison, Lost
+from deepband.research.paper.comparing import NEGLIGIBLE, Comparison, Lost, Saving
 from deepband.research.paper.courses import IH
+from deepband.research.paper.summaries import Spread, Summary
 
 
-def report(compared: Sequence[Comparison], lost: Sequence[Lost] = ()) -> str:
-    """Everything as a page of Markdown."""
+def report(
+    compared: Sequence[Comparison], summaries: Sequence[Summary], lost: Sequence[Lost] = ()
+) -> str:
+    """Return all answers and tables as Markdown."""
     parts = [
         "### RQ1: is the quality of the returned configs retained?",
-        "\n".join(answer_quality(compared)),
+        _bullets(answer_quality(compared)),
         markdown(QUALITY, map(_quality_row, compared)),
         "### RQ2: how much effort is saved?",
-        "\n".join(answer_effort(compared)),
+        _bullets(answer_effort(compared)),
         markdown(EFFORT, map(_effort_row, compared)),
+        "If training continues from the rung below, for both methods:",
+        markdown(EFFORT, map(_resumed_effort_row, compared)),
+        "### Absolute budgets and accuracies",
+        "Means over all data sets and seeds; in parentheses the smallest and largest single run.",
+        markdown(ABSOLUTE, map(_absolute_row, summaries)),
     ]
     if lost:
         parts += [
-            "### Beyond the paper: what a first guess that was too small costs",
-            "\n".join(answer_guess(lost)),
-            "More budget, as the paper counts, than a single run at the last max_budget; and the "
-            "difference in accuracy there.",
+            "### Beyond the paper: the cost of a first max_budget that is too small",
+            _bullets(answer_guess(lost)),
+            "The table shows the budget spent in addition to a single run at the last max_budget,\n"
+            "and the difference in accuracy there.",
             markdown(GUESS, _guess_rows(lost)),
         ]
     return "\n\n".join(parts) + "\n"
 
 
+WIDTH = 100
 QUALITY = (
     "benchmark, eta, strategy, same accuracy in, mean difference at the last max_budget, p, "
     "in single runs, mean difference at any budget, p"
 )
 EFFORT = (
-    "benchmark, eta, strategy, saved: mean, worst, best, with continued training: mean, worst, best"
+    "benchmark, eta, strategy, mean saving, data-set means: worst, best, single runs: worst, best"
+)
+ABSOLUTE = (
+    "benchmark, eta, method, budget, with continued training, evaluations, "
+    "accuracy at the last max_budget, accuracy at any budget"
 )
 GUESS = (
     "benchmark, eta, course, more budget: ih, discarding, preserving, efficient, "
@@ -43,48 +57,60 @@ GUESS = (
 )
 
 
+def _bullets(answers: Iterable[str]) -> str:
+    return "\n".join(fill(answer, WIDTH, subsequent_indent="  ") for answer in answers)
+
+
 def answer_quality(compared: Sequence[Comparison]) -> Iterator[str]:
-    """RQ1, a line a strategy."""
+    """RQ1, one line per strategy."""
     for method in STRATEGIES:
         ours = [each for each in compared if each.method == method]
         if all(each.same == 1 for each in ours):
             runs = sum(each.runs for each in ours)
-            yield f"- {method}: the same accuracy as IH-HB in every one of {runs:,} runs."
+            yield f"- `{method}`: the same accuracy as IH-HB in each of {runs:,} runs."
             continue
         poorest, richest = (pick(ours, key=lambda each: each.top.mean) for pick in (min, max))
         kept = sum(each.top.negligible for each in ours)
         yield (
-            f"- {method}: mean differences from {poorest.top.mean:+z.5f} ({poorest.scenario}, eta "
-            f"{poorest.eta}) to {richest.top.mean:+z.5f} ({richest.scenario}, eta {richest.eta}); "
-            f"in {kept} of {len(ours)} pairs of benchmark and eta the 95 % interval lies within "
+            f"- `{method}`: mean differences from {_mean_of(poorest)} to {_mean_of(richest)}; "
+            f"in {kept} of {len(ours)} pairs of benchmark and eta, the 95 % interval lies within "
             f"{NEGLIGIBLE} of zero."
         )
 
 
+def _mean_of(each: Comparison) -> str:
+    return f"{each.top.mean:+z.5f} ({each.scenario}, eta {each.eta})"
+
+
 def answer_effort(compared: Sequence[Comparison]) -> Iterator[str]:
-    """RQ2, a line a strategy and eta."""
+    """RQ2, one line per strategy and eta."""
     for eta in sorted({each.eta for each in compared}):
         for method in STRATEGIES:
             ours = [each for each in compared if (each.method, each.eta) == (method, eta)]
             runs = sum(each.runs for each in ours)
             mean = sum(each.saving.mean * each.runs for each in ours) / runs
-            worst = min(each.saving.worst for each in ours)
-            best = max(each.saving.best for each in ours)
+            of_means = [each.saving_of_means for each in ours]
             yield (
-                f"- eta {eta}, {method}: {mean:z.1%} of IH-HB's budget saved on average, "
-                f"{worst:z.1%} in the worst of {runs:,} runs, {best:z.1%} in the best."
+                f"- eta {eta}, `{method}`: saves {mean:z.1%} of IH-HB's budget on average; "
+                f"data-set means {_extremes(of_means)}, single runs (of {runs:,}) "
+                f"{_extremes([each.saving for each in ours])}."
             )
 
 
 def answer_guess(lost: Sequence[Lost]) -> Iterator[str]:
-    """A line a method."""
+    """The cost of a wrong first guess, one line per method."""
     for method in (IH, *STRATEGIES):
         ours = [each for each in lost if each.method == method]
         budget, resumed = [each.budget for each in ours], [each.budget_resumed for each in ours]
         yield (
-            f"- {method}: {_range(budget)} more budget than a run that knew the last max_budget at "
-            f"once; {_range(resumed)} more with continued training."
+            f"- `{method}`: {_range(budget)} more budget than a single run at the last max_budget; "
+            f"{_range(resumed)} more with continued training."
         )
+
+
+def _extremes(savings: Sequence[Saving]) -> str:
+    worst, best = min(each.worst for each in savings), max(each.best for each in savings)
+    return f"{worst:z.1%} to {best:z.1%}"
 
 
 def _range(shares: Sequence[float]) -> str:
@@ -92,7 +118,7 @@ def _range(shares: Sequence[float]) -> str:
 
 
 def markdown(header: str, rows: Iterable[Sequence[str]]) -> str:
-    """A table of texts."""
+    """Return a Markdown table."""
     names = header.split(", ")
     lines = [names, ["---"] * len(names), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -113,12 +139,31 @@ def _quality_row(each: Comparison) -> list[str]:
 
 
 def _effort_row(each: Comparison) -> list[str]:
-    shares = (*each.saving, *each.saving_resumed)
+    return _saving_row(each, each.saving, each.saving_of_means)
+
+
+def _resumed_effort_row(each: Comparison) -> list[str]:
+    return _saving_row(each, each.saving_resumed, each.saving_resumed_of_means)
+
+
+def _saving_row(each: Comparison, runs: Saving, means: Saving) -> list[str]:
+    shares = (runs.mean, means.worst, means.best, runs.worst, runs.best)
     return [each.scenario, str(each.eta), each.method, *(f"{share:z.1%}" for share in shares)]
 
 
+def _absolute_row(each: Summary) -> list[str]:
+    counts = [_spread(spread, ",.1f") for spread in each[5:8]]
+    accuracies = [_spread(spread, ".4f") for spread in each[8:]]
+    return [each.scenario, str(each.eta), each.method, *counts, *accuracies]
+
+
+def _spread(spread: Spread, form: str) -> str:
+    mean, low, high = (format(number, form) for number in spread)
+    return mean if low == high else f"{mean} ({low} to {high})"
+
+
 def _guess_rows(lost: Sequence[Lost]) -> Iterator[list[str]]:
-    """A row a course."""
+    """One row per course."""
     courses = dict.fromkeys((each.scenario, each.eta, each.course) for each in lost)
     for course in courses:
         of = {
