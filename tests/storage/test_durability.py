@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import deepband
-from deepband import HeldError, InputError, SpaceError, StorageError, Study
+from deepband import InputError, LockedError, SpaceError, StorageError, Study
 from deepband.storage import SqliteStorage
 from deepband.storage.schema import FORMAT
 from driving import SPACE, finish, noisy
@@ -184,10 +184,10 @@ def test_a_second_driver_is_told_who_holds_the_study(path: Path) -> None:
         assert other.stdout.readline() == "held\n"
         study = deepband.open_study(path)
         start = time.monotonic()
-        with pytest.raises(HeldError, match=f"locked by process {other.pid} on host .* since 20"):
+        with pytest.raises(LockedError, match=f"locked by process {other.pid} on host .* since 20"):
             study.ask()
         os.kill(other.pid, signal.SIGSTOP)  # it stays locked while the process sleeps
-        with pytest.raises(HeldError):
+        with pytest.raises(LockedError):
             study.ask()
         assert time.monotonic() - start < 10
         assert study.evaluations == []  # it can still be read

@@ -277,7 +277,7 @@ class Study(StudyView):
             self._record([ObjectiveNamed(objective)])
 
     def lock(self) -> None:
-        """Become the one driver of the study, or raise HeldError. Every method that writes does
+        """Become the one driver of the study, or raise LockedError. Every method that writes does
         this first, and the lock is kept until `close`."""
         self._lock()
 

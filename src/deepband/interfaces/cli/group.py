@@ -161,7 +161,7 @@ def _is_database(path: Path) -> bool:
 
 
 def _code(error: deepband.DeepbandError) -> int:
-    if isinstance(error, deepband.HeldError):
+    if isinstance(error, deepband.LockedError):
         return HELD
     return USAGE if isinstance(error, deepband.InputError) else 1
 
