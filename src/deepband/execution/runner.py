@@ -87,7 +87,7 @@ def _loop(
 ) -> Loop:
     travels = needs_outbox(how.executor, how.workers or 0, how.timeout)
     if travels and not study.persistent and not isinstance(how.executor, ThreadPoolExecutor):
-        from deepband.execution.executors.transport import check_choices  # loads cloudpickle
+        from deepband.execution.executors.serialization import check_choices  # loads cloudpickle
 
         check_choices(study.state.created.space)
     outbox = Outbox(study.files) if study.persistent or travels else None
