@@ -13,7 +13,7 @@
     ├── ClosedError           the study was closed
     ├── FactError             facts that contradict each other
     └── StorageError          a study file that cannot be read or written
-        ├── HeldError         another process has locked the study
+        ├── LockedError       another process has locked the study
         └── GoneError         the file of an open study was moved, deleted or replaced
 
 Every message says what happened, what was given and what to do; details are attributes.
@@ -35,9 +35,9 @@ __all__ = [
     "DeepbandError",
     "FactError",
     "GoneError",
-    "HeldError",
     "InputError",
     "JobError",
+    "LockedError",
     "NoResultError",
     "ObjectiveError",
     "ObserverWarning",
@@ -217,7 +217,7 @@ class TornError(StorageError):
         )
 
 
-class HeldError(StorageError):
+class LockedError(StorageError):
     """Another process has locked the study."""
 
     def __init__(self, path: object, holder: Mapping[str, object]) -> None:

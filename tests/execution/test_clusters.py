@@ -257,13 +257,12 @@ def test_a_ray_node_that_is_lost(tmp_path: Path) -> None:
     """One of two nodes on this machine is killed during the run."""
     ledger, place = tmp_path / "ledger", tmp_path / "a.study"
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import threading\n"
+        "import sys, threading\n"
         "import cloudpickle, ray, test_clusters\n"
         "from pathlib import Path\n"
         "from ray.cluster_utils import Cluster\n"
         "cloudpickle.register_pickle_by_value(test_clusters)\n"
-        "place, ledger = Path(sys.argv[2]), Path(sys.argv[3])\n"
+        "place, ledger = Path(sys.argv[1]), Path(sys.argv[2])\n"
         "cluster = Cluster(initialize_head=True, head_node_args={'num_cpus': 1})\n"
         "node = cluster.add_node(num_cpus=2)\n"
         "ray.init(address=cluster.address, log_to_driver=False)\n"
@@ -277,10 +276,9 @@ def test_a_ray_node_that_is_lost(tmp_path: Path) -> None:
         "ray.shutdown()\n"
         "cluster.shutdown()\n"
     )
-    here = str(Path(__file__).parent)
     subprocess.run(
-        [sys.executable, "-c", code, here, str(place), str(ledger)],
-        env=os.environ | {"PYTHONPATH": f"{here}:{here}/../support"},
+        [sys.executable, "-c", code, str(place), str(ledger)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         check=True,
         timeout=200,
     )
@@ -311,18 +309,16 @@ def test_a_driver_killed_on_dask_and_the_study_finished_on_ray(
 
 def start_driver(place: Path, ledger: Path, executor: str) -> subprocess.Popen[bytes]:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import cloudpickle, test_clusters\n"
+        "import sys, cloudpickle, test_clusters\n"
         "cloudpickle.register_pickle_by_value(test_clusters)\n"
         "from pathlib import Path\n"
-        "study = test_clusters.open_study(Path(sys.argv[2]))\n"
-        "objective = test_clusters.make_objective(Path(sys.argv[3]), seconds=0.1)\n"
-        "study.optimize(objective, executor=sys.argv[4])\n"
+        "study = test_clusters.open_study(Path(sys.argv[1]))\n"
+        "objective = test_clusters.make_objective(Path(sys.argv[2]), seconds=0.1)\n"
+        "study.optimize(objective, executor=sys.argv[3])\n"
     )
-    here = str(Path(__file__).parent)
     return subprocess.Popen(
-        [sys.executable, "-c", code, here, str(place), str(ledger), executor],
-        env=os.environ | {"PYTHONPATH": f"{here}:{here}/../support"},
+        [sys.executable, "-c", code, str(place), str(ledger), executor],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
 
 

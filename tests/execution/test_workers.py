@@ -498,7 +498,7 @@ def test_an_evaluation_may_close_its_output(path: Path) -> None:
 MANY_FILES = """
 import os, resource, sys
 from pathlib import Path
-from deepband.execution.executors.worker import capped_output
+from deepband.execution.executors.worker_main import capped_output
 
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 import deepband
-from deepband import HeldError, InputError, SpaceError, StorageError, Study
+from deepband import InputError, LockedError, SpaceError, StorageError, Study
+from deepband.storage import SqliteStorage
 from deepband.storage.schema import FORMAT
 from deepband.storage.sqlite import SqliteStorage
 from driving import SPACE, finish, noisy
@@ -186,10 +187,10 @@ def test_a_second_driver_is_told_who_holds_the_study(path: Path) -> None:
         assert other.stdout.readline() == "held\n"
         study = deepband.open_study(path)
         start = time.monotonic()
-        with pytest.raises(HeldError, match=f"locked by process {other.pid} on host .* since 20"):
+        with pytest.raises(LockedError, match=f"locked by process {other.pid} on host .* since 20"):
             study.ask()
         os.kill(other.pid, signal.SIGSTOP)  # it stays locked while the process sleeps
-        with pytest.raises(HeldError):
+        with pytest.raises(LockedError):
             study.ask()
         assert time.monotonic() - start < 10
         assert study.evaluations == []  # it can still be read
@@ -626,7 +627,7 @@ def test_readers_are_let_in_while_a_driver_waits(
 
 WAIT = """
     import sys, threading, time, deepband
-    from deepband import interrupts
+    from deepband.system import interrupts
     from deepband.storage import connections
     connections.BUSY_SECONDS = 0.0
     study = deepband.open_study(sys.argv[1])
@@ -675,18 +676,18 @@ OPEN = """
 import sys
 import deepband
 
-reported = []
+events = []
 def hook(event, arguments):
     if event.startswith(("pickle.", "subprocess.", "os.system", "os.exec", "os.fork")):
-        reported.append(event)
+        events.append(event)
     if event == "import" and arguments[0] == "hostile_train":
-        reported.append(event)
+        events.append(event)
 
 sys.addaudithook(hook)
 study = deepband.open_study(sys.argv[1])
 assert study.objective == "hostile_train.py:train"
 print(study.best, study.plan(), len(study.evaluations))
-assert reported == [], reported
+assert events == [], events
 """
 
 

@@ -387,7 +387,7 @@ def holding_job(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that holds a job until its input ends, and has started a child."""
     code = f"""
 import pathlib, subprocess, sys
-from deepband.outbox import Outbox
+from deepband.execution.outbox import Outbox
 sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
 with Outbox(pathlib.Path({str(folder)!r})).hold((0, 0, 0), "abcd", None):
     print("holds", flush=True)

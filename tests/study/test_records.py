@@ -41,7 +41,7 @@ ERRORS: list[Exception] = [
     deepband.ObjectiveError(["ValueError: first", "ValueError: second", "third"]),
     deepband.ClosedError(),
     deepband.StorageError(PATH, "is gone."),
-    deepband.HeldError(PATH, {"pid": 1, "host": "here", "since": "now"}),
+    deepband.LockedError(PATH, {"pid": 1, "host": "here", "since": "now"}),
     deepband.GoneError(PATH, "was moved"),
     deepband.SmallSpaceWarning("some will repeat"),
     deepband.BusyWarning("it is locked"),

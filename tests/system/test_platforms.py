@@ -97,7 +97,7 @@ def test_commands_say_so_too(tmp_path: Path) -> None:
     )
     done = run_without_posix(
         """
-        from deepband.cli import main
+        from deepband.interfaces.cli import main
         main(["run", "a.study", "train.py:train", "--max-budget", "9"])
         """,
         tmp_path,

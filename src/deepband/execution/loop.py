@@ -367,7 +367,9 @@ class Loop:
     def _task(self, job: Job) -> Task:
         context = self._context(job) if self.checkpoints else None
         if not PLAIN.issuperset(map(type, job.config.values())):
-            from deepband.execution.executors.transport import CarriedConfig  # loads cloudpickle
+            from deepband.execution.executors.serialization import (
+                CarriedConfig,  # loads cloudpickle
+            )
 
             job = job._replace(config=CarriedConfig(job.config))
         return Task(job, context, self.session.maximize, keeps=self.keep != Keep(False, 0))

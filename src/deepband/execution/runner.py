@@ -66,7 +66,7 @@ def _loop(
 ) -> Loop:
     travels = needs_outbox(options.executor, options.workers or 0, options.timeout)
     if travels and not session.persistent and not isinstance(options.executor, ThreadPoolExecutor):
-        from deepband.execution.executors.transport import check_choices  # loads cloudpickle
+        from deepband.execution.executors.serialization import check_choices  # loads cloudpickle
 
         check_choices(session.state.created.space)
     outbox = Outbox(session.files) if session.persistent or travels else None

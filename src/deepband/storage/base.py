@@ -25,7 +25,7 @@ class Storage(Protocol):
         Which jobs are running is not among them. Needs no lock."""
 
     def lock(self) -> bool:
-        """Lock the study for writing, or raise HeldError. Locking twice does nothing.
+        """Lock the study for writing, or raise LockedError. Locking twice does nothing.
 
         Returns True if the study has changed since it was loaded, and must be loaded again."""
 

@@ -125,7 +125,7 @@ def _tally(connection: sqlite3.Connection, total: int = 0) -> Tally | None:
 def _rows(
     connection: sqlite3.Connection, table: str, tally: Tally | None, tail: str = "", *given: int
 ) -> Iterable[Row]:
-    """Rows of a table in the order of its COLUMNS, checked."""
+    """The verified rows of a table, with its COLUMNS."""
     missing = [] if tally else missing_columns(connection, table)
     names = ["NULL" if n in missing else f'"{n}"' for n in COLUMNS[table].split()]
     listed = ", ".join([*names, "checksum"] if tally else names)

@@ -1,9 +1,9 @@
 """The tables of a study file, the version of their format, and the upgrade of older files.
 
-Format 1 had neither origins nor the numbers of commits, format 2 no checksums, and at first no
-origins either. Older files are read as they are; the first write upgrades them. A newer format may
-add tables and columns, but keeps the meaning of those that are here, checksums included: its files
-can be read, but not written.
+Format 1 has neither origins nor commit numbers, format 2 has no checksums, and early files of it
+have no origins. Older files are read as they are and upgraded by the first write. A newer format
+may add tables and columns, but must keep the meaning of these, checksums included: its files can
+be read here, but not written.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ ADDED = {
     "configs": {"origin": "TEXT", "checksum": NUMBER},
     "evaluations": {"commits": NUMBER, "origin": "TEXT", "checksum": NUMBER},
 }
-"""Columns that came after format 1, in the order in which they are added."""
+"""Columns added after format 1, in the order of the upgrade."""
 INDEX = "CREATE INDEX IF NOT EXISTS evaluations_by_commit ON evaluations (commits)"
 
 COLUMNS = {
@@ -104,14 +104,14 @@ def format_of(connection: sqlite3.Connection) -> int:
 
 
 def missing_columns(connection: sqlite3.Connection, table: str) -> list[str]:
-    """Which of the columns that came after format 1 a table does not have. The number of the
-    format does not tell: files of format 2 exist with and without origins."""
+    """The columns added after format 1 that a table does not have. The format number does not say:
+    there are files of format 2 with and without origins."""
     present = {row[1] for row in connection.execute(f"PRAGMA table_info ({table})")}
     return [name for name in ADDED[table] if name not in present]
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Bring an older file to this format, within the current transaction."""
+    """Upgrade an older file to this format, within the current transaction."""
     for table in ADDED:
         for name in missing_columns(connection, table):
             connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {ADDED[table][name]}")

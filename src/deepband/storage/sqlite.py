@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from deepband.core.facts import Fact, JobReleased, JobsStarted
 from deepband.core.state import State
-from deepband.errors import GoneError, HeldError, StorageError, TornError
+from deepband.errors import GoneError, LockedError, StorageError, TornError
 from deepband.storage import codec
 from deepband.storage.connections import connect, patiently, read_path, sync_folder
 from deepband.storage.inspection import check_ours, check_whole, problems
@@ -286,7 +286,7 @@ class SqliteStorage:
             self.files.mkdir(exist_ok=True)
             self._lock.acquire()
         except Timeout:
-            raise HeldError(self.path, self._holder()) from None
+            raise LockedError(self.path, self._holder()) from None
         except OSError as error:
             raise StorageError(self.path, f"cannot be locked for writing: {error}.") from error
         since = datetime.now().astimezone().isoformat(timespec="seconds")

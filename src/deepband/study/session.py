@@ -195,7 +195,7 @@ class Session:
     # Recording
 
     def lock(self) -> None:
-        """Become the only process that writes to the study, or raise HeldError. Every method that
+        """Become the only process that writes to the study, or raise LockedError. Every method that
         writes calls this first; the lock is held until `close`."""
         if self._closed:
             raise ClosedError

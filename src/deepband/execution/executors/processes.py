@@ -21,7 +21,7 @@ from typing import Any
 from deepband.core.records import Attempt
 from deepband.errors import DeepbandError, ObjectiveError
 from deepband.execution.executors.base import Ended, Order, Timeout, seconds_allowed
-from deepband.execution.executors.transport import ship
+from deepband.execution.executors.serialization import ship
 from deepband.execution.executors.worker_process import WorkerProcess, end_workers
 from deepband.execution.objective import Objective, Task
 from deepband.execution.outbox import Outbox, read_job_file

@@ -52,7 +52,7 @@ def choose(
 
         return ProcessExecutor(objective, workers or 1, outbox, timeout)
     from deepband.execution.executors.futures import FuturesExecutor
-    from deepband.execution.executors.transport import ship
+    from deepband.execution.executors.serialization import ship
 
     threads = isinstance(given, concurrent.futures.ThreadPoolExecutor)  # need no serialization
     shipped = objective if threads else ship(objective)

@@ -20,7 +20,7 @@ from typing import Any
 
 from deepband.core.records import Attempt
 from deepband.execution.executors.base import Order
-from deepband.execution.executors.worker import LOADED, serve
+from deepband.execution.executors.worker_main import LOADED, serve
 from deepband.system.process_tree import descendants, kill_all
 
 SECONDS_TO_DIE = 10.0
@@ -162,7 +162,7 @@ def _preparation_data(name: str) -> dict[str, Any]:
 
 _UNKNOWN = 255
 _SERVER = forkserver.ForkServer()
-_SERVER.set_forkserver_preload(["deepband.execution.executors.worker"])
+_SERVER.set_forkserver_preload(["deepband.execution.executors.worker_main"])
 _OURS = {
     "spawn": SimpleNamespace(get_preparation_data=_preparation_data),
     "forkserver": SimpleNamespace(

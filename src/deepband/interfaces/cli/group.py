@@ -146,7 +146,7 @@ def _is_database(path: Path) -> bool:
 
 
 def _code(error: deepband.DeepbandError) -> int:
-    if isinstance(error, deepband.HeldError):
+    if isinstance(error, deepband.LockedError):
         return LOCKED
     return USAGE if isinstance(error, deepband.InputError) else 1
 
