@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -25,7 +25,7 @@ from deepband.interfaces.cli.group import (
     open_existing,
     study_argument,
 )
-from deepband.interfaces.cli.output import describe, say, say_json
+from deepband.interfaces.cli.output import describe, say, show
 from deepband.interfaces.cli.progress import Progress
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.user_code import load_objective, load_space
@@ -33,6 +33,11 @@ from deepband.samplers import SAMPLERS
 from deepband.storage.checkpoints import KEEP, read_keep, retraining_cost, superfluous
 from deepband.study.automatic_deepening import AUTO, Automatic, read_automatic
 from deepband.study.study import Study
+
+SETTINGS = ["max_budget", "min_budget", "eta", "seed", "maximize", "integer_budgets"]
+SETTINGS += ["sampler", "keep"]
+"""The options of `run` that `open_study` takes. `Study.optimize` takes the others."""
+AUTOMATIC = ("deepen", "strategy", "max_cost", "max_budget_limit")
 
 
 @main.command()
@@ -90,22 +95,9 @@ def run(
     study: Path,
     objective: str | None,
     space: Path | None,
-    workers: int | None,
-    timeout: float | None,
-    retries: int,
     no_wait: bool,
-    first_failures: int | None,
-    max_seconds: float | None,
-    max_cost: float | None,
-    deepen: Literal["auto"] | None,
-    max_budget_limit: float | None,
-    strategy: StrategyName | None,
-    executor: str | None,
-    resources: dict[str, float] | None,
-    ahead: bool,
-    ahead_limit: float | None,
     retry_failed: bool,
-    **settings: Any,
+    **options: Any,
 ) -> None:
     """Create a study or resume one, and run it until it is done.
 
@@ -122,40 +114,25 @@ def run(
     function, module = load_objective(text)
     if given is None:
         given = getattr(module, "space", None)
+    settings = {name: options.pop(name) for name in SETTINGS}
     opened = deepband.open_study(study, space=given, **settings)
+    options["ahead"] = options["ahead"] or options["ahead_limit"] is not None
     try:
         with opened:
             opened.name_objective(text)
             if retry_failed:
                 say(f"{opened.retry_failed()} failed evaluations are repeated")
             with Progress(opened) as progress:
-                opened.optimize(
-                    function,
-                    workers=workers,
-                    executor=executor,
-                    resources=resources,
-                    ahead=ahead or ahead_limit is not None,
-                    ahead_limit=ahead_limit,
-                    timeout=timeout,
-                    retries=retries,
-                    wait=not no_wait,
-                    first_failures=first_failures,
-                    max_seconds=max_seconds,
-                    max_cost=max_cost,
-                    deepen=deepen,
-                    max_budget_limit=max_budget_limit,
-                    strategy=strategy,
-                    on_record=progress.show,
-                )
-            _report_end(study, opened, read_automatic(deepen, strategy, max_cost, max_budget_limit))
+                opened.optimize(function, wait=not no_wait, on_record=progress.show, **options)
+            _report_end(study, opened, read_automatic(*(options[name] for name in AUTOMATIC)))
             if settings["keep"] not in ("newest", "all"):
-                _say_retraining(opened.retraining_cost())
+                say(_retraining(opened.retraining_cost()))
     except GoneError as error:
         raise rescued(opened, error) from error
 
 
-def _say_retraining(cost: Fraction) -> None:
-    say(f"Without the other checkpoints, deepening may repeat up to {float(cost):.6g} units.")
+def _retraining(cost: Fraction) -> str:
+    return f"Without the other checkpoints, deepening may repeat up to {float(cost):.6g} units."
 
 
 def _report_end(path: Path, study: Study, automatic: Automatic | None) -> None:
@@ -210,13 +187,9 @@ def checkpoints(study: Path, keep: str | None, as_json: bool) -> None:
             "bytes_freed": freed,
             "extra_cost": extra,
         }
-        if as_json:
-            say_json(found)
-        elif stored:
-            say(f"{found['kept']} checkpoints kept, {len(removed)} removed, {freed:,} bytes freed")
-            _say_retraining(extra)
-        else:
-            say("there are no checkpoints")
+        counts = f"{found['kept']} checkpoints kept, {len(removed)} removed, {freed:,} bytes freed"
+        text = f"{counts}\n{_retraining(extra)}" if stored else "there are no checkpoints"
+        show(found, as_json, text)
         try:
             for key in removed:
                 opened.checkpoints.discard(key)

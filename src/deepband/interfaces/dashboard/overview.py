@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from deepband.analysis import chart_data, summary
@@ -72,17 +73,7 @@ def _cell(state: State, cell: chart_data.CellRow, running: frozenset[JobKey]) ->
             [mark.index, mark.run, _flags(mark, (cell.bracket, mark.index, cell.rung) in running)]
             for mark in chart_data.marks(state, cell.bracket, cell.rung)
         ]
-    return {
-        "bracket": cell.bracket,
-        "rung": cell.rung,
-        "budget": cell.budget,
-        "configs": cell.configs,
-        "evaluated": cell.evaluated,
-        "failed": cell.failed,
-        "promoted": cell.promoted,
-        "open": cell.open,
-        "marks": marks,
-    }
+    return {**asdict(cell), "marks": marks}
 
 
 def _flags(mark: chart_data.Mark, running: bool) -> int:
