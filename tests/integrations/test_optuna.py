@@ -227,7 +227,7 @@ def test_how_parameters_are_shown() -> None:
         ["preserving", "frugal", "efficient"],
     ],
 )
-def test_an_exported_study_comes_back_as_it_was(
+def test_an_exported_study_is_restored(
     strategies: list[StrategyName], maximize: bool, failures: float
 ) -> None:
     study = deepened(strategies, failures, maximize=maximize, max_budget=3, seed=7)
@@ -254,7 +254,7 @@ def test_so_does_one_with_a_level_that_was_filled() -> None:
     assert [run.cost for run in back.study.runs] == [run.cost for run in study.runs]
 
 
-def test_it_comes_back_through_files(tmp_path: Path) -> None:
+def test_a_study_is_restored_through_files(tmp_path: Path) -> None:
     study = deepened(["preserving"], 0.3, max_budget=3)
     written = export(study, f"sqlite:///{tmp_path / 'optuna.db'}")
     for wanted in (len(study.evaluations), 0):
@@ -284,7 +284,7 @@ def test_so_does_any_kind_of_study(settings: dict[str, Any]) -> None:
 
 
 def evaluated(study: Study) -> Counter[str]:
-    """Every evaluation by its config, rung and loss, wherever its place is."""
+    """Every evaluation by its config, rung and loss, regardless of its place."""
     told = [(each.config, each.rung, each.loss) for each in study.evaluations]
     ahead = study.state.ahead.results.values()
     told += [(study.state.configs[t.bracket][t.index], t.rung, t.loss) for t in ahead]
@@ -319,7 +319,7 @@ def test_a_study_in_the_middle_of_everything_keeps_every_evaluation(seed: int) -
 
 
 @pytest.mark.parametrize("budgets", [(3, 1), (1, 9), (9, 3), (1, 1), (3, 3)])
-def test_equal_configs_at_two_places_come_back_to_both(budgets: tuple[int, int]) -> None:
+def test_equal_configs_in_two_places_are_restored_to_both(budgets: tuple[int, int]) -> None:
     study = open_study()
     for budget in budgets:
         study.add_evaluation({"x": 0.8}, budget, 0.95 / budget)
@@ -388,7 +388,7 @@ def trained(
     return study
 
 
-def test_results_on_rungs_are_taken_over_and_the_others_listed() -> None:
+def test_results_on_rungs_are_imported_and_the_others_listed() -> None:
     given = trained(9, 5)
     made = import_study(given, max_budget=9)
     assert made.taken_over == 15
@@ -409,7 +409,7 @@ def test_results_on_rungs_are_taken_over_and_the_others_listed() -> None:
     finish(made.study, noisy(1))
 
 
-def test_where_places_are_few_those_who_went_furthest_come_first() -> None:
+def test_trials_on_higher_rungs_take_scarce_slots_first() -> None:
     given = trained(9, 60, pruned=True, direction="minimize")
     states = Counter(trial.state.name for trial in given.trials)
     assert states["PRUNED"] > 5
@@ -432,7 +432,7 @@ def test_attributes_of_a_user_s_own_mean_nothing() -> None:
     assert import_study(given, max_budget=9).taken_over == 2
 
 
-def test_a_trial_is_not_taken_over_twice_from_different_rungs(tmp_path: Path) -> None:
+def test_a_trial_is_not_imported_twice_from_different_rungs(tmp_path: Path) -> None:
     given = trained(9, 15)
     for strategy in ("preserving", None):
         made = import_study(given, tmp_path / "a.study", max_budget=9)

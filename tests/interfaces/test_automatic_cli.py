@@ -68,13 +68,13 @@ def test_the_command_line() -> None:
         ("--max-cost", "100", "; but all runs up to 27 may cost 450: max_cost is 100"),
     ],
 )
-def test_it_says_which_limit_held(name: str, limit: str, why: str) -> None:
+def test_the_limit_that_stopped_it_is_named(name: str, limit: str, why: str) -> None:
     output = said("--deepen", "auto", name, limit)
     assert "\ndeepen at 9: the top rung still brought the best " in output
     assert f"{why}\n" in output
 
 
-def test_it_says_that_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_time_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a run, or just when one is done."""
     automatic = ("--deepen", "auto", "--max-cost", "5000")
     within = said(*automatic, "--max-seconds", "0")
