@@ -233,7 +233,7 @@ def test_an_exported_study_is_restored(
     study = deepened(strategies, failures, maximize=maximize, max_budget=3, seed=7)
     back = import_study(export(study, InMemoryStorage()))
     assert back.left_out == []
-    assert back.taken_over == len(study.evaluations)
+    assert back.imported == len(study.evaluations)
     assert list(canonical(back.study.state)) == list(canonical(study.state))
     assert back.study.runs == study.runs
     assert back.study.done
@@ -259,7 +259,7 @@ def test_a_study_is_restored_through_files(tmp_path: Path) -> None:
     written = export(study, f"sqlite:///{tmp_path / 'optuna.db'}")
     for wanted in (len(study.evaluations), 0):
         back = import_study(written, tmp_path / "back.study")
-        assert (back.taken_over, back.left_out) == (wanted, [])
+        assert (back.imported, back.left_out) == (wanted, [])
         assert list(canonical(back.study.state)) == list(canonical(study.state))
         back.study.close()
     with deepband.open_study(tmp_path / "back.study") as opened:
@@ -391,7 +391,7 @@ def trained(
 def test_results_on_rungs_are_imported_and_the_others_listed() -> None:
     given = trained(9, 5)
     made = import_study(given, max_budget=9)
-    assert made.taken_over == 15
+    assert made.imported == 15
     assert len(made.left_out) == 5 * 6
     assert made.left_out[0] == (0, 2, "no rung has the budget 2")
     for told in made.study.evaluations:
@@ -429,7 +429,7 @@ def test_attributes_of_a_user_s_own_mean_nothing() -> None:
     trial.user_attrs.update(evaluations=5, bracket="a", index=None)
     given.add_trial(trial)
     given.set_user_attr("deepband", "is nice")
-    assert import_study(given, max_budget=9).taken_over == 2
+    assert import_study(given, max_budget=9).imported == 2
 
 
 def test_a_trial_is_not_imported_twice_from_different_rungs(tmp_path: Path) -> None:
@@ -450,9 +450,9 @@ def test_a_trial_is_not_imported_twice_from_different_rungs(tmp_path: Path) -> N
 def test_steps_that_count_from_zero() -> None:
     given = trained(9, 3, first=0)
     made = import_study(given, max_budget=9, budget_of=lambda step: step + 1)
-    assert made.taken_over == 9
+    assert made.imported == 9
     plain = import_study(given, max_budget=9)
-    assert plain.taken_over == 6  # what was reported at steps 1 and 3
+    assert plain.imported == 6  # what was reported at steps 1 and 3
     assert "greater than zero" in plain.left_out[0].reason
 
 
@@ -460,7 +460,7 @@ def test_complete_trials_without_steps_have_the_top_budget() -> None:
     given = optuna.create_study(direction="maximize")
     given.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
     made = import_study(given, max_budget=9)
-    assert made.taken_over == 2
+    assert made.imported == 2
     assert {(each.bracket, each.rung) for each in made.study.evaluations} == {(2, 2)}
     assert made.study.best.value == given.best_value
 
@@ -501,11 +501,11 @@ def test_importing_again_takes_over_what_is_new(tmp_path: Path) -> None:
     given = added({1: 0.5}, {1: 0.25})
     for wanted in (2, 0):
         made = import_study(given, tmp_path / "a.study", max_budget=9)
-        assert (made.taken_over, made.left_out) == (wanted, [])
+        assert (made.imported, made.left_out) == (wanted, [])
         made.study.close()
     given.add_trials(added({1: 0.125}).trials)
     made = import_study(given, tmp_path / "a.study", max_budget=9)
-    assert made.taken_over == 1
+    assert made.imported == 1
     assert [each.loss for each in made.study.evaluations] == [0.25, 0.5, 0.125]
 
 
@@ -553,7 +553,7 @@ def test_parameters_that_not_all_trials_have() -> None:
     assert [(each.trial, "config of the space" in each.reason) for each in made.left_out] == [
         (1, True)
     ]
-    assert made.taken_over == 2
+    assert made.imported == 2
 
 
 def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:

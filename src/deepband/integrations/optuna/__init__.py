@@ -63,7 +63,7 @@ class Imported:
     """A study that was imported from Optuna."""
 
     study: Study
-    taken_over: int
+    imported: int
     """How many evaluations this call imported."""
     left_out: list[LeftOut]
     """(trial, step, reason) of everything that was not imported."""
