@@ -234,13 +234,13 @@ def test_how_parameters_are_shown() -> None:
         ["preserving", "frugal", "efficient"],
     ],
 )
-def test_an_exported_study_comes_back_as_it_was(
+def test_an_exported_study_is_restored(
     strategies: list[StrategyName], maximize: bool, failures: float
 ) -> None:
     study = deepened(strategies, failures, maximize=maximize, max_budget=3, seed=7)
     back = import_study(export(study, InMemoryStorage()))
     assert back.left_out == []
-    assert back.taken_over == len(study.evaluations)
+    assert back.imported == len(study.evaluations)
     assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))
     assert back.study.runs == study.runs
     assert back.study.done
@@ -261,12 +261,12 @@ def test_so_does_one_with_a_level_that_was_filled() -> None:
     assert [run.cost for run in back.study.runs] == [run.cost for run in study.runs]
 
 
-def test_it_comes_back_through_files(tmp_path: Path) -> None:
+def test_a_study_is_restored_through_files(tmp_path: Path) -> None:
     study = deepened(["preserving"], 0.3, max_budget=3)
     written = export(study, f"sqlite:///{tmp_path / 'optuna.db'}")
     for wanted in (len(study.evaluations), 0):
         back = import_study(written, tmp_path / "back.study")
-        assert (back.taken_over, back.left_out) == (wanted, [])
+        assert (back.imported, back.left_out) == (wanted, [])
         assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))
         back.study.close()
     with deepband.open_study(tmp_path / "back.study") as opened:
@@ -291,7 +291,7 @@ def test_so_does_any_kind_of_study(settings: dict[str, Any]) -> None:
 
 
 def evaluated(study: Study) -> Counter[str]:
-    """Every evaluation by its config, rung and loss, wherever its place is."""
+    """Every evaluation by its config, rung and loss, regardless of its place."""
     told = [(each.config, each.rung, each.loss) for each in study.evaluations]
     ahead = study.session.state.ahead.results.values()
     told += [(study.session.state.configs[t.bracket][t.index], t.rung, t.loss) for t in ahead]
@@ -326,7 +326,7 @@ def test_a_study_in_the_middle_of_everything_keeps_every_evaluation(seed: int) -
 
 
 @pytest.mark.parametrize("budgets", [(3, 1), (1, 9), (9, 3), (1, 1), (3, 3)])
-def test_equal_configs_at_two_places_come_back_to_both(budgets: tuple[int, int]) -> None:
+def test_equal_configs_in_two_places_are_restored_to_both(budgets: tuple[int, int]) -> None:
     study = open_study()
     for budget in budgets:
         study.add_evaluation({"x": 0.8}, budget, 0.95 / budget)
@@ -395,10 +395,10 @@ def trained(
     return study
 
 
-def test_results_on_rungs_are_taken_over_and_the_others_listed() -> None:
+def test_results_on_rungs_are_imported_and_the_others_listed() -> None:
     given = trained(9, 5)
     made = import_study(given, max_budget=9)
-    assert made.taken_over == 15
+    assert made.imported == 15
     assert len(made.left_out) == 5 * 6
     assert made.left_out[0] == (0, 2, "no rung has the budget 2")
     for told in made.study.evaluations:
@@ -416,7 +416,7 @@ def test_results_on_rungs_are_taken_over_and_the_others_listed() -> None:
     finish(made.study, noisy(1))
 
 
-def test_where_places_are_few_those_who_went_furthest_come_first() -> None:
+def test_trials_on_higher_rungs_take_scarce_slots_first() -> None:
     given = trained(9, 60, pruned=True, direction="minimize")
     states = Counter(trial.state.name for trial in given.trials)
     assert states["PRUNED"] > 5
@@ -436,10 +436,10 @@ def test_attributes_of_a_user_s_own_mean_nothing() -> None:
     trial.user_attrs.update(evaluations=5, bracket="a", index=None)
     given.add_trial(trial)
     given.set_user_attr("deepband", "is nice")
-    assert import_study(given, max_budget=9).taken_over == 2
+    assert import_study(given, max_budget=9).imported == 2
 
 
-def test_a_trial_is_not_taken_over_twice_from_different_rungs(tmp_path: Path) -> None:
+def test_a_trial_is_not_imported_twice_from_different_rungs(tmp_path: Path) -> None:
     given = trained(9, 15)
     for strategy in ("preserving", None):
         made = import_study(given, tmp_path / "a.study", max_budget=9)
@@ -457,9 +457,9 @@ def test_a_trial_is_not_taken_over_twice_from_different_rungs(tmp_path: Path) ->
 def test_steps_that_count_from_zero() -> None:
     given = trained(9, 3, first=0)
     made = import_study(given, max_budget=9, budget_of=lambda step: step + 1)
-    assert made.taken_over == 9
+    assert made.imported == 9
     plain = import_study(given, max_budget=9)
-    assert plain.taken_over == 6  # what was reported at steps 1 and 3
+    assert plain.imported == 6  # what was reported at steps 1 and 3
     assert "greater than zero" in plain.left_out[0].reason
 
 
@@ -467,7 +467,7 @@ def test_complete_trials_without_steps_have_the_top_budget() -> None:
     given = optuna.create_study(direction="maximize")
     given.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
     made = import_study(given, max_budget=9)
-    assert made.taken_over == 2
+    assert made.imported == 2
     assert {(each.bracket, each.rung) for each in made.study.evaluations} == {(2, 2)}
     assert made.study.best.value == given.best_value
 
@@ -508,11 +508,11 @@ def test_importing_again_takes_over_what_is_new(tmp_path: Path) -> None:
     given = added({1: 0.5}, {1: 0.25})
     for wanted in (2, 0):
         made = import_study(given, tmp_path / "a.study", max_budget=9)
-        assert (made.taken_over, made.left_out) == (wanted, [])
+        assert (made.imported, made.left_out) == (wanted, [])
         made.study.close()
     given.add_trials(added({1: 0.125}).trials)
     made = import_study(given, tmp_path / "a.study", max_budget=9)
-    assert made.taken_over == 1
+    assert made.imported == 1
     assert [each.loss for each in made.study.evaluations] == [0.25, 0.5, 0.125]
 
 
@@ -558,7 +558,7 @@ def test_parameters_that_not_all_trials_have() -> None:
     space.add(CS.EqualsCondition(space["rate"], kind, "net"))
     made = import_study(given, max_budget=9, space=space)
     assert [(each.trial, "is not a config" in each.reason) for each in made.left_out] == [(1, True)]
-    assert made.taken_over == 2
+    assert made.imported == 2
 
 
 def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_dashboard_shows_our_study(tmp_path: Path) -> None:
 
 
 def check(shown: Dashboard, study: Any) -> None:
-    """That the dashboard tells what the study does."""
+    """The dashboard shows the same as the study."""
     last = {(each.bracket, each.index): each for each in study.evaluations}
     (summary,) = shown.ask("/api/studies")["study_summaries"]
     assert summary["study_name"] == "mine"

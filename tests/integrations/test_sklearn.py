@@ -163,7 +163,7 @@ def test_the_plan_is_known_before_and_is_what_happens() -> None:
         print(DeepbandSearchCV(LogisticRegression(), C).plan_)
 
 
-def test_fit_again_with_more_resources_goes_on() -> None:
+def test_fit_with_more_resources_continues() -> None:
     search = make(warm_start=True).fit(X, y)
     study = search.study_
     search.set_params(max_resources=27).fit(X, y)
@@ -176,7 +176,7 @@ def test_fit_again_with_more_resources_goes_on() -> None:
     assert cold.fit(X, y).study_ is not before
 
 
-def test_training_goes_on_from_the_rung_below(tmp_path: Path) -> None:
+def test_training_continues_from_the_rung_below(tmp_path: Path) -> None:
     search = make(estimator=Counting(str(tmp_path)), param_distributions=C, max_resources=9)
     search.fit(X, y)
     search.deepen(X, y)
@@ -322,7 +322,7 @@ def test_refit_may_be_a_function_or_nothing() -> None:
         (True, TypeError, "not an integer"),
     ],
 )
-def test_a_function_that_chooses_no_row_is_told_so(returned: Any, kind: Any, message: str) -> None:
+def test_a_refit_function_must_return_a_row(returned: Any, kind: Any, message: str) -> None:
     search = make(refit=lambda results: returned)
     with pytest.raises(kind, match=message) as raised:
         search.fit(X, y)
@@ -407,7 +407,7 @@ def test_a_parameter_named_as_a_setting_of_studies_keeps_its_name() -> None:
         search.fit(X, y)
 
 
-def test_an_estimator_that_cannot_score_is_told_first() -> None:
+def test_an_estimator_that_cannot_score_is_reported_first() -> None:
     class Unscored(BaseEstimator):  # type: ignore[misc] # it ships no types
         def fit(self, X: Any, y: Any = None) -> Any:
             return self
@@ -438,7 +438,7 @@ def test_groups_and_weights() -> None:
     assert not np.allclose(routed.best_estimator_.theta_, weighted.best_estimator_.theta_)
 
 
-def test_a_study_in_a_file_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_study_in_a_file_is_continued(tmp_path: Path) -> None:
     place = tmp_path / "search.study"
     search = make(study=place).fit(X, y)
     assert deepband.open_study(place).done
@@ -463,7 +463,7 @@ class Stops(SGDClassifier):  # type: ignore[misc] # it ships no types
         return super().partial_fit(*given, **named)
 
 
-def test_an_interrupted_fit_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_fit_resumes(tmp_path: Path) -> None:
     place = tmp_path / "search.study"
     with pytest.raises(KeyboardInterrupt):
         make(estimator=Stops(random_state=0), study=place).fit(X, y)
@@ -547,7 +547,7 @@ def test_wrong_use(given: dict[str, Any], message: str) -> None:
     ],
 )
 @pytest.mark.parametrize("in_a_file", [False, True])
-def test_what_must_stay_as_it_was(change: Any, in_a_file: bool, tmp_path: Path) -> None:
+def test_what_must_stay_the_same(change: Any, in_a_file: bool, tmp_path: Path) -> None:
     search = make(warm_start=True, study=tmp_path / "a.study" if in_a_file else None)
     search.fit(X, y)
     search.set_params(**change)
@@ -571,7 +571,7 @@ def fixed(value: float) -> Any:
 
 
 def swapped(splits: Any) -> Any:
-    """The same folds, but for two samples in the middle of one that change places."""
+    """The same folds, except that two samples in the middle of one are swapped."""
     (training, test), *rest = [(training.copy(), test.copy()) for training, test in splits]
     place = len(training) // 2
     training[place], test[place] = test[place], training[place]
@@ -684,7 +684,7 @@ def test_models_of_another_study_are_not_used(tmp_path: Path) -> None:
 
 
 class Loaded(SGDClassifier):  # type: ignore[misc] # it ships no types
-    """Counts how many of it come out of a file."""
+    """Counts how often it is loaded from a file."""
 
     loaded = 0
 
@@ -693,7 +693,7 @@ class Loaded(SGDClassifier):  # type: ignore[misc] # it ships no types
         super().__setstate__(state)
 
 
-def test_models_that_are_not_whole_are_trained_again(tmp_path: Path) -> None:
+def test_damaged_models_are_trained_again(tmp_path: Path) -> None:
     def deepened(damage: Any) -> Any:
         place = tmp_path / f"{damage.__name__}.study"
         search = make(estimator=Loaded(random_state=0), study=place).fit(X, y)
@@ -747,7 +747,7 @@ def test_estimators_as_choices(sampler: Any) -> None:
     assert search.study_.explain(0, 0)
 
 
-def test_tuples_and_dicts_as_choices_come_back_as_they_were(tmp_path: Path) -> None:
+def test_tuples_and_dicts_as_choices_are_restored(tmp_path: Path) -> None:
     sizes = [(5,), (5, 3), (3,)]
     space = {"hidden_layer_sizes": sizes, "alpha": (1e-4, 1e-2, "log")}
     place = tmp_path / "a.study"
@@ -829,7 +829,7 @@ def test_weights_are_cut_along_with_the_samples() -> None:
     assert search.best_score_ > 0.5
 
 
-def test_wrong_ways_to_go_on() -> None:
+def test_wrong_ways_to_continue() -> None:
     search = make(warm_start=True).fit(X, y)
     with pytest.raises(InputError, match=r"27.*81|nearest"):
         search.set_params(max_resources=10).fit(X, y)
@@ -910,7 +910,7 @@ def test_without_scikit_learn_the_extra_is_named() -> None:
 
 
 class Recorder:
-    """A callback that notes what it is told."""
+    """A callback that records its calls."""
 
     def __init__(self) -> None:
         self.begun: Counter[str] = Counter()
@@ -943,7 +943,7 @@ HAS_CALLBACKS = hasattr(DeepbandSearchCV, "set_callbacks")
 
 
 @pytest.mark.parametrize("refit", [True, False])
-def test_callbacks_are_told_of_every_evaluation(refit: bool) -> None:
+def test_callbacks_receive_every_evaluation(refit: bool) -> None:
     recorder = Recorder()
     search = DeepbandSearchCV(
         LogisticRegression(), C, cv=2, random_state=0, max_resources=100, refit=refit
@@ -965,7 +965,7 @@ def test_callbacks_are_told_of_every_evaluation(refit: bool) -> None:
 
 
 @pytest.mark.parametrize("jobs", [None, 2])
-def test_callbacks_are_told_of_every_call_of_partial_fit(jobs: int | None) -> None:
+def test_callbacks_receive_every_call_of_partial_fit(jobs: int | None) -> None:
     recorder = Propagated()
     search = make(n_jobs=jobs)
     if not HAS_CALLBACKS:

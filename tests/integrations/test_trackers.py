@@ -141,7 +141,7 @@ def test_mlflow_holds_a_study(maximize: bool, tmp_path: Path) -> None:
     assert parent.info.run_name == "mlp"
 
 
-def test_mlflow_is_completed_by_who_comes_late_or_again(tmp_path: Path) -> None:
+def test_mlflow_is_completed_by_a_late_or_repeated_observer(tmp_path: Path) -> None:
     study = open_study()
     deepen(study)
     for _ in range(2):
@@ -157,7 +157,7 @@ def test_mlflow_is_completed_by_who_comes_late_or_again(tmp_path: Path) -> None:
 
 
 class Killer:
-    """Ends its process when a result is recorded that no tracker has been told yet."""
+    """Kills its process when a result is recorded that no tracker has received yet."""
 
     def __init__(self, results: int) -> None:
         self.left = results
@@ -196,7 +196,7 @@ def track(study: Study, folder: Path, *before: Killer) -> None:
     deepen(study)
 
 
-def test_mlflow_when_failures_are_taken_back(tmp_path: Path) -> None:
+def test_mlflow_when_failures_are_reset(tmp_path: Path) -> None:
     study = open_study()
     study.observe(MlflowObserver("mlp", tracking_uri=store(tmp_path)))
     jobs = study.ask_all()
@@ -305,7 +305,7 @@ def test_tensorboard_holds_a_study(maximize: bool, tmp_path: Path) -> None:
     check_tensorboard(study, tmp_path / "deep" / "logs")
 
 
-def test_tensorboard_is_completed_by_who_comes_late_or_again(tmp_path: Path) -> None:
+def test_tensorboard_is_completed_by_a_late_or_repeated_observer(tmp_path: Path) -> None:
     study = open_study()
     deepen(study)
     for _ in range(2):
@@ -317,7 +317,7 @@ def test_tensorboard_is_completed_by_who_comes_late_or_again(tmp_path: Path) -> 
     assert list(tmp_path.rglob("*.part")) == []
 
 
-def test_tensorboard_knows_whose_folder_it_is(tmp_path: Path) -> None:
+def test_tensorboard_refuses_the_folder_of_another_study(tmp_path: Path) -> None:
     study, other = open_study(), open_study(seed=1)
     study.observe(TensorBoardObserver(tmp_path))
     study.optimize(train)

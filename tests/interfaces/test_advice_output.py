@@ -10,7 +10,7 @@ from deepband.core.strategies import NAMES
 from driving import finish
 
 
-def test_prices_stand_beside_the_answer() -> None:
+def test_advice_contains_the_prices() -> None:
     study = finished(rank)
     advice = study.advice()
     assert [each.strategy for each in advice.quotes] == list(NAMES)
@@ -20,7 +20,7 @@ def test_prices_stand_beside_the_answer() -> None:
     assert [each.fills for each in study.advice().quotes] == [True] * 3 + [False] * 4
 
 
-def test_it_shows_itself() -> None:
+def test_advice_as_text_and_html() -> None:
     advice = finished(rank).advice()
     text = str(advice)
     assert text.startswith("stay at 27: the best config gained nothing on the top rung\n")
@@ -39,7 +39,7 @@ def test_columns_are_aligned_whatever_the_budgets_are() -> None:
     assert all(line[2 + width : 4 + width] == "  " != line[4 + width] for line in lines)
 
 
-def test_one_is_not_many() -> None:
+def test_singular_and_plural() -> None:
     advice = finished(rank, max_budget=3).advice()
     assert ("on both rungs", "1 config") in advice.lines()
 

@@ -74,7 +74,7 @@ def test_it_says_which_limit_held(name: str, limit: str, why: str) -> None:
     assert f"{why}\n" in output
 
 
-def test_it_says_that_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_time_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a run, or just when one is done."""
     automatic = ("auto-deepen", "--max-cost", "5000")
     within = said(*automatic, "--max-seconds", "0")

@@ -30,7 +30,7 @@ LOOKS = [(PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark"
 
 
 class Browser:
-    """A page, and what goes wrong on it."""
+    """A browser page, and the errors on it."""
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
@@ -224,7 +224,7 @@ def test_a_config_is_opened_from_the_table_by_keyboard(browser: Browser, tmp_pat
         browser.check_quiet()
 
 
-def test_who_moves_through_the_table_is_not_disturbed(browser: Browser, tmp_path: Path) -> None:
+def test_focus_in_the_table_survives_an_update(browser: Browser, tmp_path: Path) -> None:
     """A row that has the focus keeps it when the table changes under it."""
     study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
     first, *others = study.ask_all()
@@ -315,7 +315,7 @@ def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path, size: tuple[
     browser.check_quiet()
 
 
-def test_a_server_that_is_gone_is_told(browser: Browser, tmp_path: Path) -> None:
+def test_a_lost_server_is_reported(browser: Browser, tmp_path: Path) -> None:
     make(tmp_path / "a.study")
     with serving(tmp_path / "a.study") as server:
         browser.open(server.url)

@@ -98,7 +98,7 @@ def test_run_deepen_and_run_again(folder: Path) -> None:
     assert [run.strategy for run in opened.runs] == [None, "preserving"]
 
 
-def test_limits_and_going_on(folder: Path) -> None:
+def test_limits_and_resuming(folder: Path) -> None:
     out = call(folder, "run", "a.study", "train.py:objective", "--max-budget", 9, "--max-cost", 5)
     assert "stopped at a limit" in out
     assert len(deepband.open_study(folder / "a.study").evaluations) == 5
@@ -150,7 +150,7 @@ def test_exports(folder: Path, study: Path) -> None:
     assert deepband.open_study(study).done
 
 
-def test_hostile_texts_are_shown_and_not_obeyed(folder: Path, study: Path) -> None:
+def test_hostile_texts_are_escaped(folder: Path, study: Path) -> None:
     for command in (("status", study), ("best", study), ("export", study), ("plan", study)):
         out = call(folder, *command)
         assert not any(bad in out for bad in "\x1b\u202e\r")
@@ -190,7 +190,7 @@ def test_hostile_texts_are_shown_and_not_obeyed(folder: Path, study: Path) -> No
         (["nonsense"], 2, "No such command"),
     ],
 )
-def test_wrong_use_is_said_with_its_exit_code(
+def test_wrong_use_has_a_message_and_an_exit_code(
     folder: Path, study: Path, arguments: list[str], code: int, message: str
 ) -> None:
     (folder / "bad.json").write_text("{")
@@ -238,7 +238,7 @@ def test_a_held_study_and_an_interrupt(folder: Path) -> None:
     assert len(deepband.open_study(path).evaluations) > known
 
 
-def test_checkpoints_are_removed_with_a_word_on_the_cost(folder: Path) -> None:
+def test_removing_checkpoints_reports_the_cost(folder: Path) -> None:
     out = call(folder, "run", "s.study", "train.py:slow", "--max-budget", 9, "--keep", "all")
     assert "deepening may repeat" not in out
     found = json.loads(call(folder, "checkpoints", "s.study", "--keep", "top:2", "--json"))
@@ -413,7 +413,7 @@ def test_an_export_that_cannot_be_written_leaves_what_was_there(folder: Path, st
     assert {path.name for path in folder.iterdir()} == names
 
 
-def test_an_export_goes_through_links_and_into_devices(folder: Path, study: Path) -> None:
+def test_an_export_follows_links_and_writes_to_devices(folder: Path, study: Path) -> None:
     (folder / "link.csv").symlink_to("real.csv")
     call(folder, "export", study, "-o", "link.csv")
     assert (folder / "link.csv").is_symlink()

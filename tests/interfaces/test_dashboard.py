@@ -1,4 +1,4 @@
-"""The live page, asked over a real connection: what it tells, and what it refuses."""
+"""The dashboard over a real connection: what it shows, and what it refuses."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_foreign_host_is_refused(server: Server, host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
-def test_names_of_this_machine_are_taken(server: Server, host: str) -> None:
+def test_names_of_this_machine_are_accepted(server: Server, host: str) -> None:
     port = server.host.split(":")[1]
     for name in (host, f"{host}:{port}"):
         assert server.ask(server.study(), headers={"Host": name})[0].status == 200
@@ -169,7 +169,7 @@ def test_every_answer_says_what_a_browser_may_do(server: Server) -> None:
     assert server.ask(study, "HEAD")[1] == b""
 
 
-# Who may be asked from elsewhere
+# Access from other machines
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org"])
@@ -265,7 +265,7 @@ def test_a_token_that_cannot_be_had(
     assert message in result.output
 
 
-# What it tells
+# What it shows
 
 
 def test_the_first_event_is_the_study(server: Server, place: Path) -> None:
@@ -301,7 +301,7 @@ def test_events_follow_a_study_and_its_deepening(tmp_path: Path) -> None:
 def latest(
     events: Iterator[tuple[str, dict[str, dict[str, object]]]], count: int
 ) -> dict[str, dict[str, object]]:
-    """The event after which so many evaluations are known."""
+    """The first event with `count` evaluations."""
     for name, overview in events:
         assert name == "overview"
         if overview["status"]["evaluations"] == count:
@@ -435,10 +435,10 @@ def test_hostile_names_are_escaped_in_every_page(tmp_path: Path) -> None:
         assert "\\u202e" not in body.decode().replace("\\\\u202e", "")  # shown as text, not turned
 
 
-# How it looks
+# How it reads studies
 
 
-def test_what_was_taken_back_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reset_failures_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deepband.interfaces.dashboard.watchlist.SECONDS_PER_READ", 0.0)
     study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
     job = study.ask()
@@ -452,7 +452,7 @@ def test_what_was_taken_back_is_read_again(tmp_path: Path, monkeypatch: pytest.M
     assert watched.read(lambda state: len(state.results[0, 0])) == 0
 
 
-def test_a_study_is_looked_at_seldom_however_many_ask(tmp_path: Path) -> None:
+def test_a_study_is_read_at_a_limited_rate(tmp_path: Path) -> None:
     study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
     watched = Watched(tmp_path / "a.study")
     first = watched.look()
@@ -480,8 +480,10 @@ def test_notes_of_workers_that_cannot_be_read_are_passed_over(tmp_path: Path) ->
     assert json.loads(watched.overview())["status"]["running"] == 0
 
 
-def test_an_error_of_ours_is_told_as_safely(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even an answer that nobody foresaw says what a browser may do with it."""
+def test_an_internal_error_has_the_security_headers(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even the response to an unexpected exception has them."""
     import asyncio
 
     app = make_app(place, ["localhost"])
@@ -515,7 +517,7 @@ def test_other_addresses_of_this_machine(place: Path, host: str) -> None:
         assert server.ask("/")[0].status == 303
 
 
-def test_it_ends_at_once_though_pages_are_open(place: Path) -> None:
+def test_the_server_stops_while_pages_are_open(place: Path) -> None:
     with serving(place) as server:
         events = server.events(server.study())
         next(events)

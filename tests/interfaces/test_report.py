@@ -26,7 +26,7 @@ def deepened(**settings: Any) -> Study:
     return study
 
 
-def test_it_tells_everything() -> None:
+def test_a_report_contains_everything() -> None:
     study = deepened()
     outline = hostile.check_self_contained(make_report(study))
     headings = [tag for tag, _ in outline.tags if tag == "h2"]
@@ -47,7 +47,7 @@ def test_it_tells_everything() -> None:
 
 
 @pytest.mark.parametrize("objective", [None, lambda job: RuntimeError("no"), lambda job: math.inf])
-def test_a_study_with_little_to_tell(objective: Any) -> None:
+def test_a_report_without_results(objective: Any) -> None:
     study = open_study(max_budget=3)
     if objective:
         finish(study, objective)
@@ -109,7 +109,7 @@ def test_a_report_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["r.html"]
 
 
-def test_a_report_goes_where_a_link_leads_and_is_as_private_as_the_user(tmp_path: Path) -> None:
+def test_a_report_follows_links_and_respects_the_umask(tmp_path: Path) -> None:
     (tmp_path / "link.html").symlink_to(tmp_path / "real.html")
     before = os.umask(0o077)
     try:

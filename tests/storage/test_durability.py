@@ -20,7 +20,6 @@ import pytest
 
 import deepband
 from deepband import InputError, LockedError, SpaceError, StorageError, Study
-from deepband.storage import SqliteStorage
 from deepband.storage.schema import FORMAT
 from deepband.storage.sqlite import SqliteStorage
 from driving import SPACE, finish, noisy

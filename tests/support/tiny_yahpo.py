@@ -223,7 +223,7 @@ def as_onnx(network: Network) -> bytes:
     """The network as a file that ONNX Runtime reads."""
     from onnx import TensorProto, helper, numpy_helper
 
-    steps = [
+    steps: list[tuple[str, list[str], str, dict[str, Any]]] = [
         ("Cast", ["x_cat"], "codes", {"to": TensorProto.FLOAT}),
         ("Mul", ["codes", "categorical"], "choices", {}),
         ("Mul", ["x_cont", "stretch"], "stretched", {}),

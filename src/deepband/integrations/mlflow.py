@@ -133,7 +133,10 @@ class MlflowObserver:
     def _log_params(self, run: Run, values: Mapping[str, Any]) -> None:
         from mlflow.entities import Param
 
-        params = [Param(acceptable(name), _text(value)) for name, value in values.items()]
+        params = [
+            Param(acceptable(name), shortened(str(value), MOST_VALUE))
+            for name, value in values.items()
+        ]
         for start in range(0, len(params), MOST_PARAMS):
             self._client.log_batch(run.id, params=params[start : start + MOST_PARAMS])
 
@@ -199,7 +202,3 @@ def acceptable(name: str) -> str:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9]+', '_', name)[:100]}-{digest}"
-
-
-def _text(value: object) -> str:
-    return shortened(str(value), MOST_VALUE)

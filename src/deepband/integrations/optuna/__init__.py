@@ -67,7 +67,7 @@ class Imported:
     """A study that was imported from Optuna."""
 
     study: Study
-    taken_over: int
+    imported: int
     """How many evaluations this call imported."""
     left_out: list[LeftOut]
     """(trial, step, reason) of everything that was not imported."""
@@ -153,14 +153,14 @@ def _settings(exported: Exported | None, given: Mapping[str, Any]) -> dict[str, 
     they contradict each other."""
     if exported is None:
         return dict(given)
-    noted: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "max_budget": exported.max_budgets[0],
         "min_budget": exported.min_budget,
         "eta": exported.eta,
         "seed": exported.seed,
         "integer_budgets": exported.integer_budgets,
     }
-    return noted | {key: value for key, value in given.items() if value is not None}
+    return settings | {key: value for key, value in given.items() if value is not None}
 
 
 def _check(given: optuna.Study, trials: str) -> None:
@@ -205,10 +205,10 @@ def _remove_old(library: ModuleType, storage: Any, study: Study, name: str) -> N
     """Delete an earlier export of the study. Raises if another study has the name."""
     if name not in library.get_all_study_names(storage):
         return
-    noted = library.load_study(study_name=name, storage=storage).user_attrs
-    if noted.get("deepband") != study.session.state.created.study:
+    attributes = library.load_study(study_name=name, storage=storage).user_attrs
+    if attributes.get("deepband") != study.session.state.created.study:
         raise InputError(
             f"the storage has a study {name!r} that is not an export of this one: give another "
-            "name=, or delete it with optuna.delete_study if nobody needs it."
+            "name=, or delete it with optuna.delete_study if it is not needed."
         )
     library.delete_study(study_name=name, storage=storage)

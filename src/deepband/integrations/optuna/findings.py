@@ -175,7 +175,8 @@ def _rung(schedule: Schedule, budget: Budget, below: int | None) -> tuple[int, s
     if rung > schedule.top:
         return -1, f"the budget {_number(budget)} is above max_budget"
     if below is not None and rung != below + 1:
-        return -1, f"there is no result on the rung below, with budget {_text(schedule, rung - 1)}"
+        lower = _number(schedule.budget(rung - 1))
+        return -1, f"there is no result on the rung below, with budget {lower}"
     return rung, ""
 
 
@@ -183,16 +184,12 @@ def _number(budget: Budget) -> str:
     return f"{as_number(read_budget('budget', budget)):.10g}"
 
 
-def _text(schedule: Schedule, rung: int) -> str:
-    return f"{as_number(schedule.budget(rung)):.10g}"
-
-
 def no_match(given: OptunaStudy, schedule: Schedule) -> InputError:
     """The error for a study without any result on a rung."""
     steps = {
         step for trial in given.get_trials(deepcopy=False) for step in trial.intermediate_values
     }
-    rungs = ", ".join(_text(schedule, rung) for rung in range(schedule.top + 1))
+    rungs = ", ".join(_number(schedule.budget(rung)) for rung in range(schedule.top + 1))
     return InputError(
         f"no value of Optuna's study {given.study_name!r} is on a rung: the rungs have the budgets "
         f"{rungs}, and the steps of its trials are {shown(sorted(steps))}. Choose min_budget, "

@@ -50,7 +50,7 @@ def trajectories(state: State) -> list[Trajectory]:
     found: dict[tuple[int, int], list[JobFinished]] = defaultdict(list)
     for result in _evaluations(state):
         found[result.bracket, result.index].append(result)
-    made = [
+    paths = [
         Trajectory(
             *place,
             state.configs[place[0]][place[1]],
@@ -58,7 +58,7 @@ def trajectories(state: State) -> list[Trajectory]:
         )
         for place, results in found.items()
     ]
-    return sorted(made, key=lambda each: (each.results[0].run, each.bracket, each.index))
+    return sorted(paths, key=lambda each: (each.results[0].run, each.bracket, each.index))
 
 
 def _evaluations(state: State) -> Iterable[JobFinished]:
@@ -202,7 +202,7 @@ def _is_near(one: Any, other: Any) -> bool:
 
 def _distribution(parameter: Any, listed: Sequence[Any]) -> BaseDistribution:
     from ConfigSpace.hyperparameters import OrdinalHyperparameter
-    from optuna.distributions import CategoricalDistribution, FloatDistribution
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if not listed:
         return _range(parameter)
@@ -211,24 +211,18 @@ def _distribution(parameter: Any, listed: Sequence[Any]) -> BaseDistribution:
         return CategoricalDistribution(listed)
     if isinstance(listed[0], float):
         return FloatDistribution(listed[0], listed[-1], step=float(step))
-    return _whole(listed[0], listed[-1], step=int(step))
+    return IntDistribution(listed[0], listed[-1], step=int(step))
 
 
 def _range(parameter: Any) -> BaseDistribution:
     from ConfigSpace.hyperparameters import IntegerHyperparameter
-    from optuna.distributions import FloatDistribution
+    from optuna.distributions import FloatDistribution, IntDistribution
 
     low, high = parameter.lower, parameter.upper
     exact = max(abs(low), abs(high)) <= LARGEST_EXACT
     if isinstance(parameter, IntegerHyperparameter) and exact:
-        return _whole(int(low), int(high), log=parameter.log)
+        return IntDistribution(int(low), int(high), log=parameter.log)
     return FloatDistribution(float(low), float(high), log=parameter.log)
-
-
-def _whole(low: int, high: int, *, log: bool = False, step: int = 1) -> BaseDistribution:
-    from optuna.distributions import IntDistribution
-
-    return IntDistribution(low, high, log=log, step=step)
 
 
 def _step(listed: Sequence[Any]) -> Decimal | None:

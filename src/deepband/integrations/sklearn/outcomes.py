@@ -11,8 +11,8 @@ from sklearn.model_selection import cross_validate
 
 from deepband.errors import InputError, shown
 from deepband.integrations.sklearn.callbacks import task
-from deepband.integrations.sklearn.rounds import Rounds
 from deepband.integrations.sklearn.cv_results import best_row, chosen_row, cv_results
+from deepband.integrations.sklearn.rounds import Rounds
 
 NAMES = (
     "cv_results_",
@@ -91,7 +91,8 @@ def _refitted(
     within = best if resource.fits else None
     with task(context, "refit-with-best-params", rounds.search, within=within, data=data):
         chosen = resource.refit(best, largest, X, y, given)
-    made = {"best_estimator_": best, "refit_time_": time.time() - start, "refit_indices_": chosen}
+    seconds = time.time() - start
+    refitted = {"best_estimator_": best, "refit_time_": seconds, "refit_indices_": chosen}
     if hasattr(best, "feature_names_in_"):
-        made["feature_names_in_"] = best.feature_names_in_
-    return made
+        refitted["feature_names_in_"] = best.feature_names_in_
+    return refitted

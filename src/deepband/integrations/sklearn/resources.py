@@ -7,7 +7,7 @@ evaluates it, and trains the best estimator in the end.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -28,29 +28,35 @@ from deepband.integrations.sklearn.subsamples import (
 )
 
 
-class Resource(Protocol):
+class Resource:
     """A way to spend a budget. Configs have the names of the estimator's parameters."""
 
-    estimator: Any
-    """What is cloned and evaluated."""
-
-    fits: bool
+    fits = True
     """Whether `refit` calls the estimator's `fit`, which reports to callbacks itself."""
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+        """What is cloned and evaluated."""
 
     def splitter(self, splits: Any, job: Job) -> Any:
         """The splitter for the budget of a job."""
+        return check_cv(splits)
 
     def parameters(self, config: Config, job: Job) -> dict[str, Any]:
         """The parameters of the estimator for a job."""
+        return self.shown(config, int(job.budget))
 
     def shown(self, config: Config, budget: int) -> dict[str, Any]:
         """The parameters as `cv_results_` shows them."""
+        return dict(config)
 
     def best(self, params: dict[str, Any], budget: int) -> Any:
         """An untrained estimator with these parameters and the largest budget."""
+        return clone(self.estimator).set_params(**params)
 
     def refit(self, best: Any, budget: int, X: Any, y: Any, given: dict[str, Any]) -> Any:
         """Train it with the largest budget. Returns the indices of the samples, None for all."""
+        _fit(best, X, y, given)
 
 
 def resource_of(name: str, estimator: Any, X: Any, y: Any, folder: Path, seed: int) -> Resource:
@@ -62,10 +68,8 @@ def resource_of(name: str, estimator: Any, X: Any, y: Any, folder: Path, seed: i
     return Parameter(estimator, name)
 
 
-class Parameter:
+class Parameter(Resource):
     """A parameter of the estimator, such as the number of trees."""
-
-    fits = True
 
     def __init__(self, estimator: Any, name: str) -> None:
         if name not in estimator.get_params():
@@ -73,46 +77,28 @@ class Parameter:
                 f"resource is {name!r}, which is not a parameter of {type(estimator).__name__}: "
                 "give the name of a parameter, 'n_samples' or 'partial_fit'."
             )
-        self.estimator, self.name = estimator, name
-
-    def splitter(self, splits: Any, job: Job) -> Any:
-        return check_cv(splits)
-
-    def parameters(self, config: Config, job: Job) -> dict[str, Any]:
-        return self.shown(config, int(job.budget))
+        super().__init__(estimator)
+        self.name = name
 
     def shown(self, config: Config, budget: int) -> dict[str, Any]:
         return {**config, self.name: budget}
 
     def best(self, params: dict[str, Any], budget: int) -> Any:
-        return clone(self.estimator).set_params(**{**params, self.name: budget})
-
-    def refit(self, best: Any, budget: int, X: Any, y: Any, given: dict[str, Any]) -> Any:
-        _fit(best, X, y, given)
+        return super().best({**params, self.name: budget}, budget)
 
 
-class Samples:
+class Samples(Resource):
     """A number of training samples. A smaller budget uses a subset of the samples of a larger one,
     and the test folds stay complete, so that scores can be compared."""
 
-    fits = True
-
     def __init__(self, estimator: Any, samples: int, y: Any, seed: int) -> None:
-        self.estimator, self.samples, self.seed = estimator, samples, seed
+        super().__init__(estimator)
+        self.samples, self.seed = samples, seed
         labels = np.asarray(y) if y is not None and is_classifier(estimator) else None
         self.labels = labels if labels is not None and labels.ndim == 1 else None
 
     def splitter(self, splits: Any, job: Job) -> Any:
         return Subsampled(splits, int(job.budget), self.samples, self.labels, self.seed)
-
-    def parameters(self, config: Config, job: Job) -> dict[str, Any]:
-        return dict(config)
-
-    def shown(self, config: Config, budget: int) -> dict[str, Any]:
-        return dict(config)
-
-    def best(self, params: dict[str, Any], budget: int) -> Any:
-        return clone(self.estimator).set_params(**params)
 
     def refit(self, best: Any, budget: int, X: Any, y: Any, given: dict[str, Any]) -> Any:
         chosen = None
@@ -124,7 +110,7 @@ class Samples:
         return chosen
 
 
-class PartialFit:
+class PartialFit(Resource):
     """A number of calls of partial_fit on all data, continuing from the rung below."""
 
     fits = False
@@ -138,17 +124,11 @@ class PartialFit:
         labelled = y is not None and is_classifier(estimator)
         self.classes = unique_labels(y) if labelled else None
         self.plain = estimator
-        self.estimator = Continued(estimator, folder=str(folder), classes=self.classes)
-
-    def splitter(self, splits: Any, job: Job) -> Any:
-        return check_cv(splits)
+        super().__init__(Continued(estimator, folder=str(folder), classes=self.classes))
 
     def parameters(self, config: Config, job: Job) -> dict[str, Any]:
         inner = {f"estimator__{name}": value for name, value in config.items()}
         return {**inner, "place": f"{job.bracket}-{job.index}", "calls": int(job.budget)}
-
-    def shown(self, config: Config, budget: int) -> dict[str, Any]:
-        return dict(config)
 
     def best(self, params: dict[str, Any], budget: int) -> Any:
         return clone(self.plain).set_params(**params)

@@ -27,9 +27,12 @@ def say(text: object) -> None:
         click.echo(printable(line))
 
 
-def say_json(value: object) -> None:
-    """Print a value as JSON."""
-    click.echo(json.dumps(_plain(value), indent=2, allow_nan=False, default=str))
+def show(value: object, as_json: bool, text: object = None) -> None:
+    """Print a value as JSON, or else `text`, by default its own."""
+    if as_json:
+        click.echo(json.dumps(_plain(value), indent=2, allow_nan=False, default=str))
+    else:
+        say(value if text is None else text)
 
 
 def describe(best: Evaluation | None, label: str = ANY_BUDGET) -> str:

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import tempfile
 import warnings
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,11 @@ from deepband.interfaces.cli.group import (
     study_argument,
 )
 from deepband.interfaces.cli.output import (
+    ANY_BUDGET,
     describe,
     describe_forecasts,
     describe_status,
-    say,
-    say_json,
+    show,
 )
 from deepband.interfaces.file_output import write_file
 from deepband.storage.sqlite import SqliteStorage
@@ -68,23 +69,13 @@ def plan(
     forecasts = []
     if workers is not None and seconds_per_unit is not None:
         forecasts = forecast(opened, workers, seconds_per_unit, resumed=resumed)
-    if not as_json:
-        say(planned)
-        if forecasts:
-            say("\n" + describe_forecasts(forecasts))
-        return
-    sizes = {bracket: planned.sizes(bracket) for bracket in planned.schedule.brackets}
-    say_json(
-        {
-            "budgets": planned.budgets,
-            "sizes": sizes,
-            "configs": planned.configs,
-            "evaluations": planned.evaluations,
-            "cost": planned.cost,
-            "cost_resumed": planned.cost_resumed,
-            "forecasts": forecasts,
-        }
-    )
+    names = "budgets", "configs", "evaluations", "cost", "cost_resumed"
+    found = {name: getattr(planned, name) for name in names} | {
+        "sizes": {bracket: planned.sizes(bracket) for bracket in planned.schedule.brackets},
+        "forecasts": forecasts,
+    }
+    text = f"{planned}\n\n{describe_forecasts(forecasts)}" if forecasts else planned
+    show(found, as_json, text)
 
 
 @main.command()
@@ -94,7 +85,7 @@ def plan(
 def quote(study: Path, strategy: StrategyName, to: float | None, as_json: bool) -> None:
     """Show what deepening would reuse, add and cost."""
     quoted = open_existing(study).quote(strategy, to)
-    (say_json if as_json else say)(quoted)
+    show(quoted, as_json)
 
 
 @main.command()
@@ -102,7 +93,7 @@ def quote(study: Path, strategy: StrategyName, to: float | None, as_json: bool) 
 @json_option
 def advice(study: Path, as_json: bool) -> None:
     """Say whether deepening is likely to pay, and why."""
-    (say_json if as_json else say)(open_existing(study).advice())
+    show(open_existing(study).advice(), as_json)
 
 
 @main.command()
@@ -117,13 +108,13 @@ def status(study: Path, as_json: bool) -> None:
     state = summary.status(
         opened.session.state, running=len(Outbox(opened.session.files).running())
     )
-    if as_json:
-        say_json({"study": study, "objective": opened.session.state.objective, "status": state})
-    else:
-        say(f"study    {study}, {opened.session.state.objective or 'no objective named'}")
-        say(describe_status(state))
-        say("")
-        say(describe(best_evaluation(opened.session.state)))
+    first = f"study    {study}, {opened.session.state.objective or 'no objective named'}"
+    text = f"{first}\n{describe_status(state)}\n\n{describe(best_evaluation(opened.session.state))}"
+    show(
+        {"study": study, "objective": opened.session.state.objective, "status": state},
+        as_json,
+        text,
+    )
 
 
 @main.command()
@@ -134,10 +125,8 @@ def best(study: Path, rung: int | None, as_json: bool) -> None:
     """Show the best evaluation, on any budget or on one rung."""
     state = open_existing(study).session.state
     found = best_evaluation(state) if rung is None else best_evaluation_at(state, rung)
-    if as_json:
-        say_json(found)
-    else:
-        say(describe(found) if rung is None else describe(found, f"best on rung {rung}"))
+    label = ANY_BUDGET if rung is None else f"best on rung {rung}"
+    show(found, as_json, describe(found, label))
 
 
 @main.command()
@@ -151,11 +140,7 @@ def explain(study: Path, bracket: int, index: int, as_json: bool) -> None:
     There is one line per rung and run.
     """
     verdicts = open_existing(study).explain(bracket, index)
-    if as_json:
-        say_json(verdicts)
-    else:
-        for verdict in verdicts:
-            say(verdict)
+    show(verdicts, as_json, "\n".join(map(str, verdicts)))
 
 
 @main.command()
@@ -207,24 +192,21 @@ def doctor(study: Path, as_json: bool) -> None:
     }
     is_safe = found["strict_tables"] and found["locks"] and not found["network_file_system"]
     found["good"] = bool(is_safe and not problems)
-    if as_json:
-        say_json(found)
-    else:
-        _say_findings(found)
-        if problems:
-            say("Do not continue with this file: restore a backup.")
-        if not is_safe:
-            say("A study is not safe here: use a local disk and SQLite 3.37 or newer.")
+    show(found, as_json, "\n".join(_findings(found, is_safe)))
     if not found["good"]:
         raise SystemExit(1)
 
 
-def _say_findings(found: dict[str, Any]) -> None:
+def _findings(found: dict[str, Any], is_safe: bool) -> Iterator[str]:
     for name, value in found.items():
         if name != "problems":
-            say(f"{name:20} {value}")
-        for problem in found["problems"] if name == "study" else ():
-            say(f"  {problem}")
+            yield f"{name:20} {value}"
+        if name == "study":
+            yield from (f"  {problem}" for problem in found["problems"])
+    if found["problems"]:
+        yield "Do not continue with this file: restore a backup."
+    if not is_safe:
+        yield "A study is not safe here: use a local disk and SQLite 3.37 or newer."
 
 
 def _problems(study: Path) -> list[str]:

@@ -28,7 +28,7 @@ from deepband.interfaces.cli.group import (
     open_existing,
     study_argument,
 )
-from deepband.interfaces.cli.output import describe, say, say_json
+from deepband.interfaces.cli.output import describe, say, show
 from deepband.interfaces.cli.progress import Progress
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.user_code import load_objective, load_space
@@ -188,13 +188,13 @@ def _opened(path: Path, given: dict[str, Any]) -> Iterator[tuple[Study, Objectiv
             study.session.name_objective(text)
             yield study, objective, execution
             if given["keep"] not in ("newest", "all"):
-                _say_retraining(study.session.retraining_cost("preserving"))
+                say(_retraining(study.session.retraining_cost("preserving")))
     except GoneError as error:
         raise rescued(study, error) from error
 
 
-def _say_retraining(cost: Fraction) -> None:
-    say(f"Without the other checkpoints, deepening may repeat up to {float(cost):.6g} units.")
+def _retraining(cost: Fraction) -> str:
+    return f"Without the other checkpoints, deepening may repeat up to {float(cost):.6g} units."
 
 
 def _report_end(study: Study, limit: str) -> None:
@@ -243,13 +243,12 @@ def checkpoints(study: Path, keep: str | None, as_json: bool) -> None:
             "bytes_freed": freed,
             "extra_cost": extra,
         }
-        if as_json:
-            say_json(found)
-        elif stored:
-            say(f"{found['kept']} checkpoints kept, {len(removed)} removed, {freed:,} bytes freed")
-            _say_retraining(extra)
-        else:
-            say("there are no checkpoints")
+        counts = f"{found['kept']} checkpoints kept, {len(removed)} removed, {freed:,} bytes freed"
+        show(
+            found,
+            as_json,
+            f"{counts}\n{_retraining(extra)}" if stored else "there are no checkpoints",
+        )
         try:
             for key in removed:
                 opened.session.checkpoints.discard(key)

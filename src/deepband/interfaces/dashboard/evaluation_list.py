@@ -47,11 +47,9 @@ class Query:
             sort=given.get("sort", "bracket"),
             descending=given.get("descending") == "1",
             page=_number(given, "page") or 0,
-            bracket=_number(given, "bracket"),
-            rung=_number(given, "rung"),
-            run=_number(given, "run"),
             outcome=outcome,
             text=given.get("text", "").casefold(),
+            **{name: _number(given, name) for name in ("bracket", "rung", "run")},
         )
 
 
