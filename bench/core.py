@@ -13,7 +13,7 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 
 import deepband
-from deepband.analysis.formatting import table
+from deepband.analysis.text import table
 
 SPACE = {
     "learning_rate": (1e-5, 1e-1, "log"),

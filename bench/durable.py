@@ -15,7 +15,7 @@ from pathlib import Path
 import optuna
 
 import deepband
-from deepband.analysis.formatting import table
+from deepband.analysis.text import table
 
 SPACE = {"x": (0.0, 1.0), "y": (1e-5, 1.0, "log"), "z": (1, 100)}
 

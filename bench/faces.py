@@ -18,7 +18,7 @@ from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 
 import deepband
-from deepband.analysis.formatting import table
+from deepband.analysis.text import table
 from deepband.interfaces.dashboard import watchlist
 from deepband.interfaces.report.html_report import write_report
 

@@ -18,7 +18,7 @@ from typing import Any
 import optuna
 
 import deepband
-from deepband.analysis.formatting import table
+from deepband.analysis.text import table
 from deepband.core.schedule import Schedule
 from deepband.execution.executors.simulated import SimulatedExecutor
 

@@ -233,7 +233,7 @@ def test_records_travel(number: int, way: str) -> None:
 
 
 NAMES = {
-    **vars(deepband),
+    **{name: getattr(deepband, name) for name in deepband.__all__},
     **{each.__name__: each for each in typing.get_args(facts.Fact)},
     "Fraction": Fraction,
     "PosixPath": PosixPath,

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from deepband.analysis import gains
-from deepband.analysis.formatting import html_table
 from deepband.analysis.gains import Gain, Losses
 from deepband.analysis.quote import Quote, quote
 from deepband.analysis.rank_agreement import Agreement, agreement
+from deepband.analysis.text import html_table
 from deepband.core import hyperband
 from deepband.core.schedule import as_number
 from deepband.core.state import State

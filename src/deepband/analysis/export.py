@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from deepband.analysis.formatting import printable
+from deepband.analysis.text import printable
 from deepband.core.evaluations import all_evaluations
 from deepband.core.records import Evaluation
 from deepband.core.state import State

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from deepband.analysis.formatting import html_table
+from deepband.analysis.text import html_table
 from deepband.core.costs import counts, paid
 from deepband.core.schedule import Cell, Schedule, as_number
 from deepband.core.state import State

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from deepband.analysis.cells import CellStatus, cells
-from deepband.analysis.formatting import table
+from deepband.analysis.text import table
 from deepband.core import hyperband
 from deepband.core.costs import counts, paid, spent
 from deepband.core.runs import Run

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from deepband.analysis.formatting import shortened
+from deepband.analysis.text import shortened
 from deepband.core import hyperband
 from deepband.core.facts import Fact
 from deepband.core.records import Evaluation

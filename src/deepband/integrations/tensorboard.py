@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from deepband.analysis.formatting import printable
+from deepband.analysis.text import printable
 from deepband.core.facts import Config, Fact
 from deepband.core.records import Evaluation
 from deepband.errors import DeepbandError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deepband.analysis.formatting import shortened
+from deepband.analysis.text import shortened
 from deepband.core.runs import Run
 from deepband.core.state import State
 from deepband.errors import DeepbandError

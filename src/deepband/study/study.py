@@ -76,7 +76,7 @@ class Study:
     def _repr_html_(self) -> str:
         """The brackets and rungs of the current run, for a notebook."""
         from deepband.analysis import summary
-        from deepband.analysis.formatting import html_table
+        from deepband.analysis.text import html_table
 
         status = summary.status(self.session.state)
         header, *rows = summary.grid(status)

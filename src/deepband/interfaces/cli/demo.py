@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 import deepband
-from deepband.analysis.formatting import table
+from deepband.analysis.text import table
 from deepband.core.schedule import as_number
 from deepband.interfaces.cli.group import PATH, main
 from deepband.interfaces.cli.output import say

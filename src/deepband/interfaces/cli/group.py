@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import deepband
-from deepband.analysis.formatting import printable
+from deepband.analysis.text import printable
 from deepband.core.strategies import NAMES
 
 USAGE, LOCKED, INTERRUPTED = 2, 75, 130

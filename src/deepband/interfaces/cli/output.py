@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from deepband.analysis.formatting import printable, table
 from deepband.analysis.summary import Status, grid
+from deepband.analysis.text import printable, table
 from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
 from deepband.study.forecast import Forecast

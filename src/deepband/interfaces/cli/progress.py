@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from deepband.analysis import summary
-from deepband.analysis.formatting import printable
+from deepband.analysis.text import printable
 from deepband.core.evaluations import best_evaluation
 from deepband.core.facts import Fact
 from deepband.core.schedule import as_number

@@ -11,7 +11,7 @@ from deepband.interfaces.cli.output import say
 from deepband.interfaces.dashboard import server
 from deepband.interfaces.report.html_report import write_report
 from deepband.plots import KINDS
-from deepband.plots.saving import FORMATS, save
+from deepband.plots.image_file import FORMATS, save
 
 
 @main.command()

@@ -26,7 +26,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from deepband.analysis.formatting import brief, printable
+from deepband.analysis.text import brief, printable
 from deepband.core.schedule import as_number
 from deepband.errors import DeepbandError, InputError
 from deepband.interfaces.dashboard.config_page import config_page

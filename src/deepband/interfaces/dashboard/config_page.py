@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deepband.analysis.explanation import explain
-from deepband.analysis.formatting import brief
+from deepband.analysis.text import brief
 from deepband.core.facts import JobFinished
 from deepband.core.state import State
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from deepband.analysis import chart_data
-from deepband.analysis.formatting import brief, shortened
+from deepband.analysis.text import brief, shortened
 from deepband.core.facts import Config, JobFinished
 from deepband.core.state import State
 from deepband.errors import InputError, shown

@@ -6,8 +6,8 @@ from typing import Any
 
 from deepband.analysis import chart_data, summary
 from deepband.analysis.cells import CellStatus, Mark, marks
-from deepband.analysis.formatting import brief, printable, shortened
 from deepband.analysis.quote import quote
+from deepband.analysis.text import brief, printable, shortened
 from deepband.core import hyperband
 from deepband.core.evaluations import best_evaluation
 from deepband.core.facts import JobKey

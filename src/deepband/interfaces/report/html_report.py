@@ -14,8 +14,8 @@ from typing import Any
 import deepband
 from deepband.analysis import chart_data, summary
 from deepband.analysis.export import kind_of_failure
-from deepband.analysis.formatting import brief, printable
 from deepband.analysis.quote import Quote
+from deepband.analysis.text import brief, printable
 from deepband.core import hyperband
 from deepband.core.evaluations import best_evaluation, best_evaluation_at, evaluation_of
 from deepband.core.records import Evaluation
@@ -23,7 +23,7 @@ from deepband.core.schedule import as_number
 from deepband.errors import DeepbandError
 from deepband.interfaces.file_output import write_file
 from deepband.plots import KINDS, Plots
-from deepband.plots.saving import write
+from deepband.plots.image_file import write
 from deepband.study.study import Study
 
 MOST_BEST, MOST_FAILURES, MOST_CHARACTERS = 10, 20, 2000
