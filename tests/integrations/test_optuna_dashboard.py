@@ -110,4 +110,4 @@ def check(shown: Dashboard, study: Any) -> None:
 def wanted_state(study: Any, each: Any) -> str:
     if each.loss is None:
         return "Fail"
-    return "Complete" if each.rung == study.state.schedule.top else "Pruned"
+    return "Complete" if each.rung == study.session.state.schedule.top else "Pruned"

@@ -199,7 +199,7 @@ def test_the_same_study_gives_the_same_svg(tmp_path: Path) -> None:
         (["incumbent", "-o", "nowhere/x.png"], "does not exist"),
         (["incumbent", "-o", "a.study.png"], "belongs to the study"),
         (["incumbent", "--with", "none.study", "-o", "x.png"], "there is no study"),
-        (["brackets", "--with", "a.study", "-o", "x.png"], "belongs to the kind"),
+        (["brackets", "--with", "a.study", "-o", "x.png"], "is for the kind"),
         (["pie", "-o", "x.png"], "'pie' is not one of"),
     ],
 )
@@ -222,8 +222,8 @@ def test_without_matplotlib_the_extra_is_named() -> None:
         "import deepband\n"
         "study = deepband.open_study(space={'x': (0.0, 1.0), 'y': (0.0, 1.0)}, max_budget=9)\n"
         "study.optimize(lambda config, budget: config['x'])\n"
-        "importance = deepband.analysis.importance.importance\n"
-        "for show in (study.plot.brackets, lambda: importance(study.state)):\n"
+        "from deepband.analysis.importance import importance\n"
+        "for show in (study.plot.brackets, lambda: importance(study.session.state)):\n"
         "    try: show()\n"
         "    except deepband.DeepbandError as error: print(error)\n"
     )

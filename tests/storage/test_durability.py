@@ -684,7 +684,7 @@ def hook(event, arguments):
 
 sys.addaudithook(hook)
 study = deepband.open_study(sys.argv[1])
-assert study.objective == "hostile_train.py:train"
+assert study.session.state.objective == "hostile_train.py:train"
 print(study.best, study.plan(), len(study.evaluations))
 assert events == [], events
 """
