@@ -88,7 +88,7 @@ def test_theorem_2a_holds_for_the_paper_s_count(eta: int, top: int) -> None:
 
 
 def test_theorem_2a_does_not_hold_for_our_count() -> None:
-    """Where nearly all old arms would reach the new top rung, which nobody has been on."""
+    """Where nearly all old arms would reach the new top rung, where no arm has been."""
     broken = [
         (eta, top, s)
         for eta in range(2, 7)
