@@ -59,7 +59,7 @@ def test_curves_that_rise_say_stay() -> None:
 
 
 def test_ranks_that_differ_say_deepen() -> None:
-    """The second best on the top rung was the best below; nobody improves."""
+    """The second best on the top rung was the best below; no config improves."""
 
     def overtaken(job: Job) -> float:
         first = (job.bracket, job.index) == (0, 0)
@@ -110,7 +110,7 @@ def test_failures_say_nothing_about_gains() -> None:
 
 
 def test_failures_are_not_ranked() -> None:
-    """Of the four who came up to the top rung, the best two fail there."""
+    """Of the four promoted to the top rung, the best two fail there."""
 
     def train(job: Job) -> object:
         fails = job.rung == 3 and job.bracket < 2
@@ -272,5 +272,5 @@ def test_a_study_in_a_file_gives_the_same_advice(tmp_path: Path) -> None:
     objective = noisy(3)
     with deepband.open_study(path, space={"x": (0.0, 1.0)}, max_budget=27) as study:
         finish(study, objective)
-        told = study.advice()
-    assert deepband.open_study(path).advice() == told == finished(objective).advice()
+        advice = study.advice()
+    assert deepband.open_study(path).advice() == advice == finished(objective).advice()

@@ -96,8 +96,8 @@ def test_every_interface_counts_what_is_spent_alike(
         if study.done:
             assert study.quote("preserving").cost.spent == spent
             assert {each.cost.spent for each in study.advice().quotes} == {spent}
-    told = CliRunner().invoke(main, ["status", str(path), "--json"])
-    assert json.loads(told.stdout)["status"]["spent"] == now
+    shown = CliRunner().invoke(main, ["status", str(path), "--json"])
+    assert json.loads(shown.stdout)["status"]["spent"] == now
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

@@ -34,7 +34,7 @@ from driving import SPACE, finish, noisy, open_study
 
 
 def frugal(seed: int = 1, failures: float = 0.0, run: bool = True, **settings: Any) -> Study:
-    """A study from 9 to 27, whose top rung had 5 evaluations: two go on."""
+    """A study from 9 to 27, whose top rung had 5 evaluations: two are promoted."""
     study = open_study(**settings)
     finish(study, noisy(seed, failures))
     study.deepen("frugal")
@@ -141,14 +141,14 @@ def test_failures_stay_behind_and_leave_places_empty() -> None:
 
 def test_every_config_of_the_old_top_rung_is_told_why() -> None:
     study = frugal(run=False)
-    told = [study.explain(e.bracket, e.index) for e in study.evaluations if e.rung == 2]
-    verdicts = [next(v for v in each if v.run == 1 and v.rung == 2) for each in told]
+    explained = [study.explain(e.bracket, e.index) for e in study.evaluations if e.rung == 2]
+    verdicts = [next(v for v in each if v.run == 1 and v.rung == 2) for each in explained]
     assert sorted(v.rank or 0 for v in verdicts) == [1, 2, 3, 4, 5]
     assert sum(bool(v.promoted) for v in verdicts) == 2
     second = next(v for v in verdicts if v.rank == 2)
     assert "ranks 2 of 5 over all brackets for 2 slots: promoted (the last one" in str(second)
     assert str(second).startswith("run 1 (frugal), rung 2, budget 9: loss ")
-    waiting = [str(v) for each in told for v in each if v.rung == 3]
+    waiting = [str(v) for each in explained for v in each if v.rung == 3]
     assert len(waiting) == 2
     assert all("waits for its result" in text for text in waiting)
     below = next(
@@ -305,7 +305,7 @@ def check_same(study: Study, path: Path) -> None:
 
 
 def test_a_result_from_elsewhere_of_who_was_taken_over_below_is_known_early() -> None:
-    """It changes nothing about who goes on, and is there when it is needed."""
+    """It changes nothing about which configs are promoted, and is there when it is needed."""
     study = open_study()
     study.add_evaluations({"x": 0.5}, [(1, 9.0), (3, 9.0)])
     finish(study, noisy(1))
@@ -355,7 +355,7 @@ def test_the_quote_tells_what_lost_checkpoints_cost(tmp_path: Path) -> None:
 
     study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=9, keep="top:1")
     study.optimize(train)
-    assert study.quote("frugal").retraining == 9  # the second best has to begin anew
+    assert study.quote("frugal").retraining == 9  # the second best has to start from scratch
     study.deepen("frugal")
     study.optimize(train)
     assert study.runs[-1].trained == 36 + 9
@@ -440,7 +440,7 @@ def test_the_live_page_shows_it() -> None:
 def test_who_follows_is_told_what_is_ahead_when_it_counts() -> None:
     study, following = with_work_ahead(), Tracker()
     logged: list[deepband.Evaluation] = []
-    study.observe(Told(following, logged))
+    study.observe(Forwarding(following, logged))
     for strategy in ("frugal", "preserving"):
         study.deepen(strategy, to=27)
         study.optimize(lambda config, budget: config["x"] / budget)
@@ -450,7 +450,7 @@ def test_who_follows_is_told_what_is_ahead_when_it_counts() -> None:
     }
 
 
-class Told:
+class Forwarding:
     """An observer that logs into a list."""
 
     def __init__(self, following: Tracker, logged: list[deepband.Evaluation]) -> None:

@@ -36,8 +36,8 @@ def test_every_run_evaluates_what_the_oracle_says(case: Case) -> None:
         )
         wanted = {(b, i, k) for (b, k), indices in evaluated.items() for i in indices}
         assert {key(job) for job in jobs} == wanted
-        assert {cell: set(who) for cell, who in run.arrived.items() if who} == {
-            cell: who for cell, who in arrivals.items() if who
+        assert {cell: set(indices) for cell, indices in run.arrived.items() if indices} == {
+            cell: indices for cell, indices in arrivals.items() if indices
         }
 
 
@@ -56,14 +56,14 @@ def test_the_order_of_tells_does_not_matter(case: Case, order: random.Random) ->
 @given(cases())
 def test_nothing_is_evaluated_twice_and_nothing_is_lost(case: Case) -> None:
     study = case.open()
-    told: set[JobKey] = set()
+    recorded: set[JobKey] = set()
     for jobs in play(case, study):
         keys = [key(job) for job in jobs]
         assert len(keys) == len(set(keys))
-        assert told.isdisjoint(keys)
-        told.update(keys)
-        assert {key_of(each) for each in study.evaluations} >= told
-    assert {key_of(each) for each in study.evaluations} == told
+        assert recorded.isdisjoint(keys)
+        recorded.update(keys)
+        assert {key_of(each) for each in study.evaluations} >= recorded
+    assert {key_of(each) for each in study.evaluations} == recorded
 
 
 def key_of(evaluation: Evaluation) -> JobKey:
@@ -161,7 +161,7 @@ def test_costs_are_ordered_and_quotes_hold(case: Case, fill: bool) -> None:
         assert quote.cost.low <= run.cost <= quote.cost.high <= quote.cost.fresh
         assert quote.cost_resumed.low <= run.cost_resumed <= quote.cost_resumed.high
         arrived = {
-            (b, i, k) for (b, k), who in study.session.state.run.arrived.items() for i in who
+            (b, i, k) for (b, k), indices in study._state.run.arrived.items() for i in indices
         }
         assert len(arrived) - len(jobs) == len(arrived & known)
         assert quote.evaluations_reused[0] <= len(arrived & known) <= quote.evaluations_reused[1]
@@ -210,14 +210,14 @@ def test_every_promotion_is_explained(case: Case) -> None:
         verdicts = study.explain(bracket, index)
         up = {(v.run, v.rung + 1) for v in verdicts if v.promoted}
         down = {(v.run, v.rung + 1) for v in verdicts if v.promoted is False}
-        went = {
+        promoted_to = {
             (run, rung)
             for run, cells in enumerate(arrived)
-            for (b, rung), who in cells.items()
-            if b == bracket and index in who and rung > bracket
+            for (b, rung), indices in cells.items()
+            if b == bracket and index in indices and rung > bracket
         }
-        assert up == went
-        assert down.isdisjoint(went)
+        assert up == promoted_to
+        assert down.isdisjoint(promoted_to)
         for verdict in verdicts:
             if verdict.promoted is False and verdict.rank is not None:
                 assert verdict.rank > verdict.slots

@@ -274,18 +274,18 @@ def test_what_came_from_elsewhere_was_not_spent() -> None:
 
 
 def test_observers_that_come_late_learn_origins() -> None:
-    told: list[Any] = []
+    observed: list[Any] = []
 
     class Late:
         def observe(self, facts: Any) -> None:
-            told.extend(facts)
+            observed.extend(facts)
 
     study = open_study(space=SPACE)
     study.enqueue(MINE)
     study.add_evaluation(MINE, 1, 0.1, "a paper")
     study.ask_all()
     study.observe(Late())
-    drawn = [fact for fact in told if isinstance(fact, ConfigsDrawn) and fact.bracket == 0]
+    drawn = [fact for fact in observed if isinstance(fact, ConfigsDrawn) and fact.bracket == 0]
     assert [(fact.first, fact.origin) for fact in drawn] == [
         (0, "enqueued"),
         (1, "a paper"),

@@ -49,9 +49,9 @@ def test_efficient_keeps_all_when_more_are_above_than_places() -> None:
 
 
 def test_without_a_past_all_are_hyperband() -> None:
-    nobody: frozenset[int] = frozenset()
+    empty: frozenset[int] = frozenset()
     for strategy in STRATEGIES.values():
-        assert promoted(strategy(ARRIVED, nobody, nobody), LOSSES, 2) == {5, 4}
+        assert promoted(strategy(ARRIVED, empty, empty), LOSSES, 2) == {5, 4}
 
 
 def test_ranking() -> None:

@@ -78,7 +78,7 @@ def test_brackets_of_many_are_bars() -> None:
     finish(study, noisy(1))
     ax = study.plot.brackets()
     texts = {text.get_text() for text in ax.texts}
-    assert {"243", "81"} <= texts  # in bracket 0, and how many went up
+    assert {"243", "81"} <= texts  # in bracket 0, and how many were promoted
 
 
 def test_the_incumbent_shows_the_rows_of_all_studies() -> None:

@@ -78,7 +78,7 @@ LOSSES: dict[str, Callable[[int], float | None]] = {
 
 
 def observed(space: Space, count: int, losses: str = "plain", rungs: int = 2) -> list[Evaluation]:
-    """So many evaluations, in order: as many on rung 1 as on rung 0, none above."""
+    """`count` evaluations, in order: as many on rung 1 as on rung 0, none above."""
     configs = Uniform().draw(space, (), 0, range(max(1, count)), 9)
     made = []
     for index in range(count):
@@ -124,43 +124,45 @@ class TestEverySamplerThatLearns:
         self, name: str, count: int, first: int, seed: int
     ) -> None:
         space, indices = SPACES["mixed"], range(first, first + 5)
-        told = observed(space, count)
+        observations = observed(space, count)
         sampler = SAMPLERS[name](GROUP)
-        once = sampler.draw(space, told, 2, indices, seed)
-        sampler.draw(space, told[: count // 2], 0, range(3), seed + 1)
+        once = sampler.draw(space, observations, 2, indices, seed)
+        sampler.draw(space, observations[: count // 2], 0, range(3), seed + 1)
         random.seed(count)
         np.random.seed(first)
-        assert sampler.draw(space, tuple(told), 2, indices, seed) == once
-        assert draw(name, Space(mixed()), told, indices, 2, seed) == once
+        assert sampler.draw(space, tuple(observations), 2, indices, seed) == once
+        assert draw(name, Space(mixed()), observations, indices, 2, seed) == once
 
     def test_what_makes_a_difference(self, name: str) -> None:
         space = SPACES["plain"]
-        told = observed(space, 60)
+        observations = observed(space, 60)
         places = [
             (index, bracket, seed) for index in (0, 9) for bracket in (0, 1) for seed in (0, 1)
         ]
         drawn = [
-            str(draw(name, space, told, range(index, index + 6), bracket, seed))
+            str(draw(name, space, observations, range(index, index + 6), bracket, seed))
             for index, bracket, seed in places
         ]
         assert len(set(drawn)) == len(drawn)
 
     def test_another_part_of_a_group_draws_others(self, name: str) -> None:
         space = SPACES["plain"]
-        told = observed(space, 60)
-        parts = [draw(name, space, told, indices) for indices in (range(8, 11), range(11, 16))]
+        observations = observed(space, 60)
+        parts = [
+            draw(name, space, observations, indices) for indices in (range(8, 11), range(11, 16))
+        ]
         drawn = [str(config) for part in parts for config in part]
         assert len(set(drawn)) == len(drawn)
 
     def test_no_observation_is_changed(self, name: str) -> None:
-        told, again = (observed(SPACES["mixed"], 40) for _ in range(2))
-        draw(name, SPACES["mixed"], told)
-        assert told == again
+        observations, again = (observed(SPACES["mixed"], 40) for _ in range(2))
+        draw(name, SPACES["mixed"], observations)
+        assert observations == again
 
     def test_a_third_is_left_to_chance(self, name: str) -> None:
-        told = observed(SPACES["plain"], 60)
-        best = [each._replace(config={"x": 0.5, "y": 1000, "z": "a"}) for each in told]
-        first, second = draw(name, SPACES["plain"], told), draw(name, SPACES["plain"], best)
+        observations = observed(SPACES["plain"], 60)
+        best = [each._replace(config={"x": 0.5, "y": 1000, "z": "a"}) for each in observations]
+        first, second = draw(name, SPACES["plain"], observations), draw(name, SPACES["plain"], best)
         same = [index for index in range(GROUP) if first[index] == second[index]]
         assert set(same) >= set(range(EVERY - 1, GROUP, EVERY))
 
@@ -278,11 +280,11 @@ def test_it_learns_from_seven_configs_above_the_lowest_rung(name: str) -> None:
 
 def test_the_forest_proposes_nothing_twice() -> None:
     space = Space({"x": list(range(5)), "y": list(range(5))})
-    told = observed(space, 2 * ENOUGH)
-    drawn = draw("forest", space, told)
+    observations = observed(space, 2 * ENOUGH)
+    drawn = draw("forest", space, observations)
     proposed = [str(drawn[index]) for index in range(GROUP) if index % EVERY != EVERY - 1]
-    assert len({*proposed, *(str(each.config) for each in told)}) == len(proposed) + len(
-        {str(each.config) for each in told}
+    assert len({*proposed, *(str(each.config) for each in observations)}) == len(proposed) + len(
+        {str(each.config) for each in observations}
     )
 
 

@@ -60,7 +60,7 @@ def test_a_fresh_and_a_deepened_run_draw_the_same() -> None:
 
 
 def test_uniform_draws_stay_what_they_were() -> None:
-    """Stored studies depend on these values for ever."""
+    """Stored studies depend on these values, which must never change."""
     assert draw([0, 64], bracket=2, seed=7) == [
         {"x": 0.11155207687949731, "y": 725816, "z": "a"},
         {"x": 0.4408671527011573, "y": 489757, "z": "b"},

@@ -1,4 +1,4 @@
-"""Samplers that learn: brackets in turn, groups one after the other, the same for any workers."""
+"""Samplers that learn: brackets run sequentially, and any number of workers gives one study."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def played(case: Case, order: random.Random | None = None) -> tuple[Study, Remem
 @given(cases())
 def test_a_group_sees_what_the_definition_says(case: Case) -> None:
     study, sampler = played(case)
-    told = {key_of(each): each for each in study.evaluations}
-    full = [run for run in study.session.state.runs if not run.frugal]  # a frugal one draws nothing
+    evaluations = {key_of(each): each for each in study.evaluations}
+    full = [run for run in study.state.runs if not run.frugal]  # a frugal one draws nothing
     for bracket, indices, shown in sampler.asked:
         assert len({index // GROUP for index in indices}) == 1
         drawn_in = next(
@@ -87,7 +87,7 @@ def test_a_group_sees_what_the_definition_says(case: Case) -> None:
         start = indices[0] // GROUP * GROUP
         wanted = {
             place
-            for place, each in told.items()
+            for place, each in evaluations.items()
             if each.run < drawn_in
             or (each.run == drawn_in and place[0] < bracket)
             or (each.run == drawn_in and place[0] == place[2] == bracket and place[1] < start)
@@ -209,7 +209,7 @@ def test_interrupted_or_not(tmp_path: Path, strategy: StrategyName) -> None:
         with deepband.open_study(
             path, space={"x": (0.0, 1.0)}, max_budget=9, sampler=Remembering()
         ) as study:
-            study.ask_all()  # and nobody tells them
+            study.ask_all()  # and the results are never reported
         with deepband.open_study(path, sampler=Remembering()) as study:
             if study.done and len(study.runs) == 2:
                 break

@@ -206,7 +206,7 @@ def read_budget(name: str, given: Budget) -> Fraction:
         raise BudgetError(name, given, "give a positive, finite number, such as 1 or 0.1.")
     exact = read_exactly(given)
     if float(exact) <= 0:
-        raise BudgetError(name, given, "give a number greater than zero.")
+        raise BudgetError(name, given, "it must be greater than zero.")
     return exact
 
 
