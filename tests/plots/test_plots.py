@@ -198,7 +198,7 @@ def test_the_same_study_gives_the_same_svg(tmp_path: Path) -> None:
         (["incumbent", "-o", "nowhere/x.png"], "does not exist"),
         (["incumbent", "-o", "a.study.png"], "belongs to the study"),
         (["incumbent", "--with", "none.study", "-o", "x.png"], "there is no study"),
-        (["brackets", "--with", "a.study", "-o", "x.png"], "belongs to the kind"),
+        (["brackets", "--with", "a.study", "-o", "x.png"], "is for the kind"),
         (["pie", "-o", "x.png"], "'pie' is not one of"),
     ],
 )
