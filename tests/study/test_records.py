@@ -23,7 +23,7 @@ from deepband import errors
 from deepband.analysis import gains, rank_agreement
 from deepband.core import facts
 from deepband.errors import FactError, TornError
-from deepband.integrations.sklearn.tables import NoSuchRowError, NotAnIndexError
+from deepband.integrations.sklearn.cv_results import NoSuchRowError, NotAnIndexError
 from driving import finish, noisy, open_study
 
 PATH = Path("mlp.study")

@@ -11,8 +11,8 @@ from sklearn.model_selection import cross_validate
 
 from deepband.errors import InputError, shown
 from deepband.integrations.sklearn.callbacks import task
+from deepband.integrations.sklearn.cv_results import best_row, chosen_row, cv_results
 from deepband.integrations.sklearn.rounds import Rounds
-from deepband.integrations.sklearn.tables import best_row, chosen_row, cv_results
 
 NAMES = (
     "cv_results_",

@@ -16,8 +16,8 @@ from deepband.core.records import Job
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError
 from deepband.integrations.sklearn.callbacks import task
+from deepband.integrations.sklearn.cv_results import kept_columns
 from deepband.integrations.sklearn.resources import Resource
-from deepband.integrations.sklearn.tables import kept_columns
 from deepband.study.study import Study
 
 Evaluate = Callable[..., dict[str, Any]]
