@@ -66,7 +66,7 @@ def test_curves_of_those_who_went_highest() -> None:
     study = deepened(["preserving"])
     found = chart_data.curves(study.session.state, most=4)
     assert len(found) == 4
-    all_rows = chart_data.curves(study.state, most=1000)
+    all_rows = chart_data.curves(study.session.state, most=1000)
     assert found == all_rows[:4]
     assert len(all_rows) == len({(e.bracket, e.index) for e in study.evaluations})
     losses = {(e.bracket, e.index, e.budget): e.loss for e in study.evaluations}
@@ -97,9 +97,11 @@ def test_the_rung_to_judge_by() -> None:
     study = open_study(max_budget=27)
     assert chart_data.rung_to_judge(study.session.state) == 0
     finish(study, noisy(1))
-    assert chart_data.rung_to_judge(study.state, 2) == 2
-    assert chart_data.rung_to_judge(study.state) == 1  # 9 and 12 finite losses; 4 + 3 + 5 above
-    assert [result.loss for result, _ in chart_data.on_rung(study.state, 1)] == sorted(
+    assert chart_data.rung_to_judge(study.session.state, 2) == 2
+    assert (
+        chart_data.rung_to_judge(study.session.state) == 1
+    )  # 9 and 12 finite losses; 4 + 3 + 5 above
+    assert [result.loss for result, _ in chart_data.on_rung(study.session.state, 1)] == sorted(
         each.loss for each in study.evaluations if each.rung == 1 and each.loss is not None
     )
 

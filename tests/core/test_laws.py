@@ -161,7 +161,9 @@ def test_costs_are_ordered_and_quotes_hold(case: Case, fill: bool) -> None:
         assert quote.cost.low <= run.cost <= quote.cost.high <= quote.cost.fresh
         assert quote.cost_resumed.low <= run.cost_resumed <= quote.cost_resumed.high
         arrived = {
-            (b, i, k) for (b, k), indices in study._state.run.arrived.items() for i in indices
+            (b, i, k)
+            for (b, k), indices in study.session.state.run.arrived.items()
+            for i in indices
         }
         assert len(arrived) - len(jobs) == len(arrived & known)
         assert quote.evaluations_reused[0] <= len(arrived & known) <= quote.evaluations_reused[1]

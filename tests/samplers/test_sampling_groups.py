@@ -76,7 +76,7 @@ def played(case: Case, order: random.Random | None = None) -> tuple[Study, Remem
 def test_a_group_sees_what_the_definition_says(case: Case) -> None:
     study, sampler = played(case)
     evaluations = {key_of(each): each for each in study.evaluations}
-    full = [run for run in study.state.runs if not run.frugal]  # a frugal one draws nothing
+    full = [run for run in study.session.state.runs if not run.frugal]  # a frugal one draws nothing
     for bracket, indices, shown in sampler.asked:
         assert len({index // GROUP for index in indices}) == 1
         drawn_in = next(
