@@ -310,7 +310,7 @@ def test_failures_ahead_are_failures_of_the_next_run() -> None:
 
 def test_telling_a_job_that_nobody_runs_ahead_is_refused() -> None:
     study = open_study()
-    with pytest.raises(deepband.JobError, match="does not wait for it"):
+    with pytest.raises(deepband.JobError, match="does not need it"):
         study.tell(Job(0, 9, 0, 1, {"x": 0.1}), 0.1)
 
 

@@ -1002,6 +1002,6 @@ def test_only_one_private_name_of_scikit_learn_is_used() -> None:
 def test_a_sampler_by_its_name() -> None:
     search = make(sampler="de").fit(X, y)
     assert search.study_.session.state.created.sampler == "de"
-    assert pickle.loads(pickle.dumps(search)).study_.learns
+    assert pickle.loads(pickle.dumps(search)).study_.session.learns
     plain = make().fit(X, y)
     assert len(search.cv_results_["params"]) == len(plain.cv_results_["params"])

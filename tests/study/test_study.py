@@ -127,7 +127,7 @@ def test_a_job_can_be_a_key_and_its_numbers_may_be_of_numpy() -> None:
     "bad", [(0, 0, 1), (0, 9, 0), (0, -1, 0), (1, 0, 0), (3, 0, 3), (-1, 0, 0)]
 )
 def test_a_job_that_is_not_open_is_refused(bad: tuple[Any, int, int]) -> None:
-    with pytest.raises(JobError, match="does not wait for it"):
+    with pytest.raises(JobError, match="does not need it"):
         open_study().tell(Job(*bad, 1, {}), 0.5)
 
 
