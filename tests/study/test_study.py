@@ -103,7 +103,7 @@ def test_a_job_is_told_once() -> None:
     study = open_study()
     job = asked(study)
     study.tell(job, 0.5)
-    with pytest.raises(JobError, match=r"bracket 0, index 0, rung 0 .* known already"):
+    with pytest.raises(JobError, match=r"bracket 0, index 0, rung 0 .* already recorded"):
         study.tell(job, 0.6)
     with pytest.raises(JobError, match="known already"):
         study.release(job)
