@@ -10,7 +10,7 @@ from fractions import Fraction
 from deepband.analysis.cells import CellStatus, cells
 from deepband.analysis.text import table
 from deepband.core import hyperband
-from deepband.core.costs import counts, paid, spent
+from deepband.core.costs import counts, paid
 from deepband.core.runs import Run
 from deepband.core.schedule import Cell, Schedule, as_number
 from deepband.core.state import State
@@ -146,6 +146,7 @@ def status(state: State, running: int | None = None) -> Status:
     """How far the current run is. `running` overrides the number of jobs that were handed out, for
     a process that knows how many are really running."""
     run, found = state.run, cells(state)
+    own = list(paid(state, run.number))
     if running is None:
         running = sum(len(progress.running) for progress in state.progress)
     return Status(
@@ -158,9 +159,9 @@ def status(state: State, running: int | None = None) -> Status:
         open=hyperband.open_jobs(state),
         ahead=len(state.ahead.results),
         running=running,
-        spent=spent(state, run),
+        spent=run.schedule.cost_of(counts(own)),
         left=cost_left(state),
-        seconds=sum(each.seconds or 0.0 for each in paid(state, run.number)),
+        seconds=sum(each.seconds or 0.0 for each in own),
         cells=found,
     )
 

@@ -1,13 +1,11 @@
-"""What a study has spent. Every interface uses these functions, so that all show one number."""
+"""The evaluations a study has paid for, which every interface counts to show the same cost."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 
 from deepband.core.facts import JobFinished
-from deepband.core.runs import Run
 from deepband.core.schedule import Cell
 from deepband.core.state import State
 
@@ -18,15 +16,10 @@ def paid(state: State, run: int | None = None) -> Iterator[JobFinished]:
     return (
         result
         for result in state.all_results()
-        if not result.imported and run in (None, result.run)
+        if (run is None or run == result.run) and not result.imported
     )
 
 
 def counts(evaluations: Iterable[JobFinished]) -> Counter[Cell]:
     """How many evaluations there are in each (bracket, rung)."""
     return Counter((each.bracket, each.rung) for each in evaluations)
-
-
-def spent(state: State, run: Run) -> Fraction:
-    """What a run has cost so far, every evaluation at its full budget."""
-    return run.schedule.cost_of(counts(paid(state, run.number)))
