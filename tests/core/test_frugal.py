@@ -165,7 +165,7 @@ def test_the_price_is_exact_and_small() -> None:
     assert quote.title == (
         "deepening 'frugal', max_budget 9 to 27 (outside the paper's guarantees)"
     )
-    assert dict(quote.lines())["re-used"] == "2 configs, 5 of 22 evaluations"
+    assert dict(quote.lines())["reused"] == "2 configs, 5 of 22 evaluations"
     assert dict(quote.lines())["new"] == "0 configs, 2 evaluations"
     assert quote.cost.low == 54
     assert quote.cost_resumed.low == 36

@@ -253,7 +253,7 @@ def test_a_quote_of_the_worked_example() -> None:
     assert not other.exact
     assert str(quote).splitlines() == [
         "deepening 'efficient', max_budget 16 to 32",
-        "  re-used       43 configs, 72 of 72 evaluations",
+        "  reused        43 configs, 72 of 72 evaluations",
         "  new           41 configs, 80 evaluations",
         "  cost          756, 67 % of a fresh run (1128)",
         "    in all      1128, 75 % of every run from scratch (1500)",

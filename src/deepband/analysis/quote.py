@@ -94,7 +94,7 @@ class Quote:
         """What it reuses, adds and costs, as pairs of a name and a text."""
         reused = f"{_span(*self.evaluations_reused)} of {self.evaluations_known} evaluations"
         lines = [
-            ("re-used", f"{self.configs_reused} configs, {reused}"),
+            ("reused", f"{self.configs_reused} configs, {reused}"),
             ("new", f"{self.configs_new} configs, {_span(*self.evaluations_new)} evaluations"),
         ]
         for name, price in (("cost", self.cost), ("cost resumed", self.cost_resumed)):
