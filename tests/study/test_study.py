@@ -105,7 +105,7 @@ def test_a_job_is_told_once() -> None:
     study.tell(job, 0.5)
     with pytest.raises(JobError, match=r"bracket 0, index 0, rung 0 .* already recorded"):
         study.tell(job, 0.6)
-    with pytest.raises(JobError, match="known already"):
+    with pytest.raises(JobError, match="already recorded"):
         study.release(job)
 
 

@@ -12,9 +12,11 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from typing import Any
 
 from deepband.core import hyperband
 from deepband.core.facts import (
@@ -28,6 +30,7 @@ from deepband.core.facts import (
     own_copy,
 )
 from deepband.core.records import Job, whole_key
+from deepband.core.results import read_result
 from deepband.core.schedule import Schedule
 from deepband.core.state import State
 from deepband.core.strategies import StrategyName
@@ -147,26 +150,26 @@ class Session:
 
     def ask(self) -> Job | None:
         """The next job that can start, marked as running; None if there is none."""
-        self.lock()
+        self._lock()
         key = hyperband.next_job(self.state, self.group)
         return None if key is None else self._hand_out([key])[0]
 
     def ask_all(self) -> list[Job]:
         """All jobs that can start, marked as running."""
-        self.lock()
+        self._lock()
         keys = list(hyperband.ready_jobs(self.state, self.group))
         return self._hand_out(keys) if keys else []
 
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
         """Those of these jobs that can start, marked as running."""
-        self.lock()
+        self._lock()
         state, group = self.state, self.group
         wanted = [key for key in keys if hyperband.is_ready(state, *key, group)]
         return self._hand_out(wanted) if wanted else []
 
     def release(self, job: Job) -> None:
         """Make a job available again."""
-        self.lock()
+        self._lock()
         key = self._check_open(job)
         if hyperband.is_running(self.state, *key):
             self.record([JobReleased(key)])
@@ -180,9 +183,19 @@ class Session:
         configs = self.state.configs[bracket] if bracket < len(self.state.configs) else []
         return index < len(configs) and configs[index] == job.config
 
+    def tell_all(self, pairs: Iterable[tuple[Job, object]]) -> None:
+        """Record the results of jobs: all of them, or none if it raises."""
+        self._lock()
+        maximize = self.maximize
+        paired = read_pairs(pairs, "tell_all takes pairs, [(job, result), ...]")
+        self._finish((job, read_result(result, maximize)) for job, result in paired)
+
     def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
-        """Record what came of jobs: all of it, or nothing if it raises."""
-        self.lock()
+        """Record what came of jobs, as it was read from their results: all of it, or nothing."""
+        self._lock()
+        self._finish(pairs)
+
+    def _finish(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
         run, ahead = self.state.run.number, self.state.ahead.running
         finished: dict[JobKey, JobFinished] = {}
         for job, outcome in pairs:
@@ -196,7 +209,10 @@ class Session:
 
     def lock(self) -> None:
         """Become the only process that writes to the study, or raise LockedError. Every method that
-        writes calls this first; the lock is held until `close`."""
+        writes does this first; the lock is held until `close`."""
+        self._lock()
+
+    def _lock(self) -> None:
         if self._closed:
             raise ClosedError
         if self._observers:
@@ -205,7 +221,7 @@ class Session:
             self._reload()
 
     def record(self, facts: Sequence[Fact]) -> None:
-        """Store facts, then apply them to the state."""
+        """Store facts, then apply them to the state. The caller has called `lock`."""
         try:
             self.storage.append([*self._unsaved, *facts] if self._unsaved else facts)
         except GoneError:
@@ -221,7 +237,7 @@ class Session:
     def name_objective(self, objective: str) -> None:
         """Record what is evaluated, such as "train.py:objective"."""
         check_text("the objective", objective, "name it in a text such as 'train.py:objective'.")
-        self.lock()
+        self._lock()
         if objective != self.state.objective:
             self.record([ObjectiveNamed(objective)])
 
@@ -319,3 +335,19 @@ def check_text(name: str, given: object, advice: str) -> None:
     """Raise an InputError for what is not a text that a file can hold."""
     if not isinstance(given, str) or not given or given != given.encode(errors="ignore").decode():
         raise InputError(f"{name} is {shown(given)}: {advice}")
+
+
+def read_pairs(given: object, wanted: str) -> list[tuple[Any, Any]]:
+    """The pairs in what was given. What the user's own iterators raise is passed on."""
+    if not isinstance(given, Iterable):
+        raise InputError(f"{wanted}, and was given {shown(given)}.")
+    return [_pair(each, wanted) for each in given]
+
+
+def _pair(given: object, wanted: str) -> tuple[Any, Any]:
+    if type(given) is tuple and len(given) == 2:  # nearly always
+        return given
+    pair = tuple(islice(given, 3)) if isinstance(given, Iterable) else ()
+    if len(pair) != 2:
+        raise InputError(f"{wanted}, and {shown(given)} is not one.")
+    return pair

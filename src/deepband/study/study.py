@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +21,11 @@ from deepband.core.records import Evaluation, Job
 from deepband.core.results import read_result
 from deepband.core.schedule import Budget, as_number
 from deepband.core.strategies import StrategyName, check_name
-from deepband.errors import InputError, NoResultError, SmallSpaceWarning, read_index, shown
+from deepband.errors import InputError, NoResultError, SmallSpaceWarning, read_index
 from deepband.samplers import Sampler
 from deepband.storage import MemoryStorage
 from deepband.study.observers import Observer, history
-from deepband.study.session import Session, check_text
+from deepband.study.session import Session, check_text, read_pairs
 from deepband.study.thread_safety import synchronized
 
 if TYPE_CHECKING:
@@ -42,7 +41,16 @@ if TYPE_CHECKING:
     from deepband.execution.objective import Objective
     from deepband.plots import Plots
 
-FREE = {"ask", "ask_all", "tell", "release", "add_evaluation", "optimize", "auto_deepen"}
+FREE = {
+    "ask",
+    "ask_all",
+    "tell",
+    "tell_all",
+    "release",
+    "add_evaluation",
+    "optimize",
+    "auto_deepen",
+}
 FREE |= {"plot", "max_budget", "done", "observe", "close", "save_as"}
 """Methods whose steps are locked one by one, and values that any thread may read."""
 
@@ -220,17 +228,14 @@ class Study:
         >>> if job := study.ask():
         ...     study.tell(job, {"loss": 0.25, "accuracy": 0.75})
         """
-        self.tell_all([(job, result)])
+        self.session.tell_all([(job, result)])
 
     def tell_all(self, pairs: Iterable[tuple[Job, object]]) -> None:
         """Record several results in one commit: all of them, or none if it raises.
 
         >>> study.tell_all([(job, job.config["x"]) for job in study.ask_all()])
         """
-        self.session.lock()
-        maximize = self.session.maximize
-        paired = _pairs(pairs, "tell_all takes pairs, [(job, result), ...]")
-        self.session.record_outcomes((job, read_result(result, maximize)) for job, result in paired)
+        self.session.tell_all(pairs)
 
     def release(self, job: Job) -> None:
         """Return a job to the queue. Use it when a worker gives up a job it received from `ask`.
@@ -310,7 +315,7 @@ class Study:
         check_text("origin", origin, "say in a text where results come from.")
         session = self.session
         session.lock()
-        paired = _pairs(results, "results are pairs, [(budget, result), ...]")
+        paired = read_pairs(results, "results are pairs, [(budget, result), ...]")
         read = [(budget, read_result(result, session.maximize)) for budget, result in paired]
         values = session.space.config(config)
         keys, facts = facts_to_add(session.state, values, read, origin, place)
@@ -512,19 +517,3 @@ class Study:
         >>> study.close()
         """
         self.session.close()
-
-
-def _pairs(given: object, wanted: str) -> list[tuple[Any, Any]]:
-    """The pairs in what was given. What the user's own iterators raise is passed on."""
-    if not isinstance(given, Iterable):
-        raise InputError(f"{wanted}, and was given {shown(given)}.")
-    return [_pair(each, wanted) for each in given]
-
-
-def _pair(given: object, wanted: str) -> tuple[Any, Any]:
-    if type(given) is tuple and len(given) == 2:  # nearly always
-        return given
-    pair = tuple(islice(given, 3)) if isinstance(given, Iterable) else ()
-    if len(pair) != 2:
-        raise InputError(f"{wanted}, and {shown(given)} is not one.")
-    return pair
