@@ -770,6 +770,24 @@ def test_a_result_of_a_config_with_objects_waits_in_the_outbox(tmp_path: Path) -
     assert (found.job.key, found.job.budget, found.loss) == (job.key, 9, 0.5)
 
 
+def test_a_job_that_is_given_up_while_its_result_is_written_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its checkpoint may be gone by then, and the next driver would record it without."""
+    outbox, job = Outbox(tmp_path), Job(0, 1, 2, 9, {})
+    outbox.make()
+    rename = outbox._rename
+
+    def given_up(folder: str, source: str, target: str) -> None:
+        outbox.drop(job.key, "abcd")
+        rename(folder, source, target)
+
+    with outbox.hold(job.key, "abcd", None):
+        monkeypatch.setattr(outbox, "_rename", given_up)
+        outbox.put(Attempt(job, 0.5), "abcd")
+    assert outbox.waiting() == []
+
+
 def test_a_result_that_waits_keeps_the_types_of_its_config(tmp_path: Path) -> None:
     """Otherwise it would not match its job, which would be evaluated again."""
     outbox = Outbox(tmp_path)

@@ -126,6 +126,8 @@ class Outbox:
             file.flush()
             os.fsync(file.fileno())
         self._rename(RESULTS, f".{name}", name)
+        if not (self.jobs / name).exists():  # the driver gave the job up in between
+            plain_files.remove_file(self.folder, RESULTS, name)
 
     def leave(self, attempt: Attempt, token: str) -> None:
         """Write a result if possible: the driver normally receives it directly. A failure of the

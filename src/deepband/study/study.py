@@ -189,7 +189,7 @@ class Study:
         Give at least one limit: `max_budget_limit`, the largest max_budget to deepen to, or
         `max_cost`, what all runs of the study may cost together, as quoted. The other arguments
         are those of `optimize`. Decisions depend only on recorded results: a call that was
-        interrupted continues where it stopped, and one that had come to its end does nothing.
+        interrupted continues where it stopped, and one that has finished does nothing.
 
         >>> study.auto_deepen(lambda config, budget: config["x"] + 1 / budget, max_budget_limit=81)
         """
