@@ -196,16 +196,20 @@ def _drawn(
 
 def check_storable(space: Mapping[str, Any]) -> None:
     """Raise a SpaceError for a space description with choices that cannot be stored exactly."""
+    for name, value in listed_values(space):
+        if not _is_plain(value):
+            raise SpaceError(
+                f"parameter {name!r} has the value {value!r} ({type(value).__name__}), which a "
+                "study file cannot store: use strings, numbers, bools, None, or lists, tuples and "
+                "dicts of them, or keep the study in memory."
+            )
+
+
+def listed_values(space: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The name of each parameter of a space description with each value that it lists."""
     for parameter in space["hyperparameters"]:
         values = parameter.get("choices", parameter.get("sequence", [parameter.get("value")]))
-        for value in values:
-            if not _is_plain(value):
-                raise SpaceError(
-                    f"parameter {parameter['name']!r} has the value {value!r} "
-                    f"({type(value).__name__}), which a study file cannot store: use strings, "
-                    "numbers, bools, None, or lists, tuples and dicts of them, or keep the study "
-                    "in memory."
-                )
+        yield from ((parameter["name"], value) for value in values)
 
 
 def _number(value: float) -> float | str:

@@ -14,7 +14,7 @@ __all__ = ["NEEDED", "fcntl", "require_posix"]
 
 NEEDED = (
     "study files, worker processes and executors need Linux or macOS, because they rely on POSIX "
-    "file locks. On this system, keep the study in memory and run it without workers."
+    "file locks: on this system, keep the study in memory and run it without workers."
 )
 
 

@@ -12,6 +12,7 @@ import cloudpickle
 
 from deepband.errors import InputError, shown
 from deepband.execution.objective import Objective
+from deepband.storage.codec import listed_values
 
 
 def ship(objective: Objective) -> bytes:
@@ -29,17 +30,15 @@ def ship(objective: Objective) -> bytes:
 
 def check_choices(space: Mapping[str, Any]) -> None:
     """Raise an InputError for a space description with a choice that cannot be sent to workers."""
-    for parameter in space["hyperparameters"]:
-        values = parameter.get("choices", parameter.get("sequence", [parameter.get("value")]))
-        for value in values:
-            try:
-                pickle.loads(_packed(value))
-            except Exception as error:
-                raise InputError(
-                    f"parameter {parameter['name']!r} has the choice {shown(value)}, which cannot "
-                    f"be sent to worker processes: {type(error).__name__}: {error}. Use a name as "
-                    "the choice and create the object in the objective, or run without workers."
-                ) from error
+    for name, value in listed_values(space):
+        try:
+            pickle.loads(_packed(value))
+        except Exception as error:
+            raise InputError(
+                f"parameter {name!r} has the choice {shown(value)}, which cannot be sent to worker "
+                f"processes: {type(error).__name__}: {error}. Use a name as the choice and create "
+                "the object in the objective, or run without workers."
+            ) from error
 
 
 class CarriedConfig(dict[str, Any]):
