@@ -36,16 +36,16 @@ class ConfigSource:
 
     def missing(self, state: State, keys: Iterable[JobKey]) -> Iterator[ConfigsDrawn]:
         """The configs that these jobs need and that do not exist yet, in whole chunks."""
-        existing = [len(configs) for configs in state.configs]
+        existing = state.configs
         lasts: dict[int, int] = {}
         for bracket, index, _ in keys:
-            if bracket >= len(existing) or index >= existing[bracket]:  # rarely
+            if bracket >= len(existing) or index >= len(existing[bracket]):  # rarely
                 lasts[bracket] = max(index, lasts.get(bracket, 0))
         for bracket, last in lasts.items():
             end = (last // self.created.chunk + 1) * self.created.chunk
             ahead = state.is_ahead(bracket, last)
             schedule = state.coming if ahead else state.full.schedule
-            first = existing[bracket] if bracket < len(existing) else 0
+            first = len(existing[bracket]) if bracket < len(existing) else 0
             size = schedule.start_size(bracket)
             yield self._draw(state, bracket, range(first, min(end, size)))
 

@@ -172,7 +172,7 @@ class Session:
         self._lock()
         key = self._check_open(job)
         if hyperband.is_running(self.state, *key):
-            self.record([JobReleased(key)])
+            self._record([JobReleased(key)])
 
     def expects(self, job: Job) -> bool:
         """Whether this is an open job of the study, with the config that the study gave it."""
@@ -203,7 +203,7 @@ class Session:
             if key in finished:
                 raise JobError(*key, "the same job appears twice in this call.")
             finished[key] = JobFinished.of(key, run + 1 if key in ahead else run, outcome)
-        self.record([*self.source.missing(self.state, finished), *finished.values()])
+        self._record([*self.source.missing(self.state, finished), *finished.values()])
 
     # Recording
 
@@ -222,6 +222,9 @@ class Session:
 
     def record(self, facts: Sequence[Fact]) -> None:
         """Store facts, then apply them to the state. The caller has called `lock`."""
+        self._record(facts)
+
+    def _record(self, facts: Sequence[Fact]) -> None:
         try:
             self.storage.append([*self._unsaved, *facts] if self._unsaved else facts)
         except GoneError:
@@ -239,7 +242,7 @@ class Session:
         check_text("the objective", objective, "name it in a text such as 'train.py:objective'.")
         self._lock()
         if objective != self.state.objective:
-            self.record([ObjectiveNamed(objective)])
+            self._record([ObjectiveNamed(objective)])
 
     def observe(self, observer: Observer) -> None:
         """Send an observer all facts so far and, until the study is closed, all new ones."""
@@ -301,7 +304,7 @@ class Session:
 
     def _hand_out(self, keys: Sequence[JobKey]) -> list[Job]:
         state = self.state
-        self.record([*self.source.missing(state, keys), JobsStarted(tuple(keys))])
+        self._record([*self.source.missing(state, keys), JobsStarted(tuple(keys))])
         configs, budgets, study = state.configs, state.run.budgets, state.created.study
         if max(keys)[0] >= len(budgets):  # ahead, in the next run's new bracket
             budgets = state.coming.job_budgets(state.created.integer_budgets)
