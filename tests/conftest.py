@@ -15,7 +15,7 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 settings.register_profile(
     "default",
-    max_examples=100,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
