@@ -74,7 +74,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     information = f"deepband-{deepband.__version__}.dist-info/"
     assert {name for name in names if not name.startswith(("deepband/", information))} == set()
     assert "deepband/py.typed" in names
-    assert any(name.startswith("deepband/dashboard/templates/") for name in names)
+    assert any(name.startswith("deepband/interfaces/dashboard/templates/") for name in names)
 
 
 @pytest.mark.heavy
