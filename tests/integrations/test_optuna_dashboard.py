@@ -96,7 +96,7 @@ def check(shown: Dashboard, study: Any) -> None:
     wait_until(lambda: len(shown.ask(path)["trials"]) == len(last))  # it looks every few seconds
     detail = shown.ask(path)
     attributes = {each["key"]: each["value"] for each in detail["user_attrs"]}
-    assert attributes["deepband"] == study.state.created.study
+    assert attributes["deepband"] == study.session.state.created.study
     for trial in detail["trials"]:
         noted = {each["key"]: each["value"] for each in trial["user_attrs"]}
         each = last.pop((int(noted["bracket"]), int(noted["index"])))
