@@ -1,4 +1,4 @@
-"""The examples in docstrings: each has a finished `study` of its own."""
+"""The examples in docstrings: each has `deepband` and a finished `study` of its own."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ def study_for_examples(
         monkeypatch.chdir(tmp_path)
         study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
         study.optimize(lambda config, budget: config["x"] + 1 / budget)
-        doctest_namespace["study"] = study
+        doctest_namespace.update(study=study, deepband=deepband)

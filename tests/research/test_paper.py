@@ -338,7 +338,7 @@ def test_interrupted_it_stops_and_says_how_to_go_on(times: int, tmp_path: Path) 
     assert process.returncode in (130, -signal.SIGINT)  # the second may come when it is ending
     assert len(parts(tmp_path / "out")) < 40
     if times == 1:
-        assert errors == "Interrupted. What is done is kept: run it again to go on.\n"
+        assert errors == "Interrupted. Finished work is saved: run the command again to resume.\n"
 
 
 def test_a_part_that_is_not_whole_is_made_again(tmp_path: Path) -> None:

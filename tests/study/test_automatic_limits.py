@@ -126,7 +126,7 @@ def test_it_ends_where_the_next_run_would_be_too_large() -> None:
     assert len(study.runs) == 1
     to, why = Automatic("preserving", None, None).decide(study.session.state)
     assert to is None
-    assert why.endswith("to tell; but preserving cannot go on from here")
+    assert why.endswith("to tell; but preserving cannot continue from here")
 
 
 class Outgrowing:

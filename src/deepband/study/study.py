@@ -307,8 +307,9 @@ class Study:
 
         `place` is the (bracket, index) of the configuration, where several have the same values.
 
-        >>> study.add_evaluations({"x": 0.25}, [(3, 0.5), (9, 0.375)])
-        [(1, 5, 1), (1, 5, 2)]
+        >>> new = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
+        >>> new.add_evaluations({"x": 0.25}, [(3, 0.5), (9, 0.375)])
+        [(1, 0, 1), (1, 0, 2)]
         """
         from deepband.core.placement import facts_to_add
 
