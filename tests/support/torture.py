@@ -105,7 +105,7 @@ def run_and_kill(place: Place, name: str, most: int, moment: random.Random, tall
             code = driver.wait(SECONDS_TO_HANG)
         finally:
             driver.kill()  # if an assertion failed while it was stopped
-    assert code in (0, -signal.SIGKILL)
+    assert code in (0, -signal.SIGKILL), f"the driver ended with {code}"
     return code == 0
 
 
