@@ -305,5 +305,5 @@ def test_what_the_results_of_a_generator_raise_is_the_users_own() -> None:
         study.add_evaluations({"x": 0.5}, results())
     assert caught.value is error
     with pytest.raises(InputError, match="results are pairs"):
-        study.add_evaluations({"x": 0.5}, [(1, 0.5, 3)])  # type: ignore[list-item]
+        study.add_evaluations({"x": 0.5}, [(1, 0.5, 3)])  # type: ignore[list-item] # is refused
     assert study.evaluations == []

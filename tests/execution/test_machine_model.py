@@ -20,7 +20,7 @@ from deepband.core.facts import JobKey
 from deepband.core.records import Attempt
 from deepband.core.strategies import StrategyName
 from deepband.execution.executors.base import Executor
-from deepband.execution.loop import Limits
+from deepband.execution.limits import Limits
 from deepband.execution.outbox import Outbox
 
 

@@ -471,7 +471,7 @@ def test_a_failed_evaluation_harms_no_other(path: Path, workers: int) -> None:
         if hasattr(sys, "broken"):
             raise RuntimeError("the process is broken")
         if config["x"] < 0.3:
-            sys.broken = True  # type: ignore[attr-defined]
+            sys.broken = True  # type: ignore[attr-defined] # a mark of this test
             raise ValueError("too small")
         return float(config["x"]) / budget
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from deepband.core.strategies import NAMES
-from deepband.execution.loop import Limits
+from deepband.execution.limits import Limits
 from deepband.interfaces.cli import main
 
 TRAIN = """

@@ -14,7 +14,7 @@ from curves import falling, settling, told
 from deepband import BudgetError, InputError, ObjectiveError, Study, UnknownNameError
 from deepband.core.strategies import NAMES
 from deepband.execution.executors.simulated import SimulatedExecutor
-from deepband.execution.loop import Limits
+from deepband.execution.limits import Limits
 from driving import SPACE, open_study
 
 Train = Callable[[dict[str, Any], float], float]

@@ -15,7 +15,7 @@ from deepband.analysis.quote import most_of_all_runs
 from deepband.core.schedule import read_budget
 from deepband.core.strategies import NAMES, StrategyName
 from deepband.execution.executors.simulated import SimulatedExecutor
-from deepband.study.automatic_deepening import Automatic
+from deepband.study.deepening_policy import Automatic
 from driving import finish, open_study
 
 

@@ -7,7 +7,8 @@ import random
 from deepband import Study
 from deepband.core.records import Attempt
 from deepband.execution.executors.base import Ended, Executor
-from deepband.execution.loop import Limits, Loop
+from deepband.execution.limits import Limits
+from deepband.execution.loop import Loop
 from deepband.execution.objective import Task
 from deepband.storage.checkpoints import Keep
 from deepband.system.interrupts import Interrupts

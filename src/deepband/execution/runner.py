@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from deepband.errors import InputError, shown
 from deepband.execution.executors.base import Timeout, check_seconds
 from deepband.execution.executors.selection import choose, needs_outbox
-from deepband.execution.loop import FIRST_FAILURES, JobSession, Limits, Loop
+from deepband.execution.limits import Limits
+from deepband.execution.loop import FIRST_FAILURES, JobSession, Loop
 from deepband.execution.objective import Objective, takes_context
 from deepband.execution.outbox import Outbox
 from deepband.system.interrupts import Interrupts

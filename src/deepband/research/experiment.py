@@ -105,7 +105,7 @@ class Experiment(ABC, Generic[Unit]):
             columns = read_columns(self.place(out, unit))
         except (OSError, pa.ArrowException):
             return False
-        fields: dict[str, Any] = unit._asdict()  # type: ignore[attr-defined]
+        fields: dict[str, Any] = unit._asdict()  # type: ignore[attr-defined] # a NamedTuple
         own = [set(columns[name]) == {value} for name, value in fields.items() if name in columns]
         return all(own) and self.is_complete(unit, columns)
 

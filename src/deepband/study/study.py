@@ -159,7 +159,7 @@ class Study:
 
         >>> study.optimize(lambda config, budget: config["x"] + 1 / budget)
         """
-        from deepband.execution.loop import Limits
+        from deepband.execution.limits import Limits
         from deepband.execution.runner import RunOptions, run_jobs
 
         if ahead_limit is not None and not ahead:
@@ -193,9 +193,9 @@ class Study:
 
         >>> study.auto_deepen(lambda config, budget: config["x"] + 1 / budget, max_budget_limit=81)
         """
-        from deepband.execution.loop import Limits
+        from deepband.execution.limits import Limits
         from deepband.execution.runner import RunOptions
-        from deepband.study.automatic_deepening import read_automatic, run_and_deepen
+        from deepband.study.deepening_policy import read_automatic, run_and_deepen
 
         automatic = read_automatic(strategy, max_cost, max_budget_limit)
         options = RunOptions(workers, executor, resources, timeout, retries, wait, first_failures)

@@ -34,7 +34,7 @@ from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.user_code import load_objective, load_space
 from deepband.samplers import SAMPLERS
 from deepband.storage.checkpoints import KEEP, read_keep, retraining_cost, superfluous
-from deepband.study.automatic_deepening import read_automatic
+from deepband.study.deepening_policy import read_automatic
 from deepband.study.study import Study
 
 Command: TypeAlias = Callable[..., None]

@@ -18,7 +18,7 @@ from deepband.core.schedule import Budget, as_number, exceeds, read_budget
 from deepband.core.state import State
 from deepband.core.strategies import StrategyName, check_name
 from deepband.errors import BudgetError, InputError
-from deepband.execution.loop import Limits
+from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
 from deepband.study.session import Session

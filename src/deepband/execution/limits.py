@@ -1,0 +1,60 @@
+"""The limits of one call of `Study.optimize`: its time, its cost, and its work ahead."""
+
+from __future__ import annotations
+
+import math
+import time
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Real
+
+from deepband.core.schedule import Budget, exceeds, is_finite, read_exactly
+from deepband.errors import InputError, shown
+
+
+class Limits:
+    """When to stop before the run is done. Costs are exact, and count what is really trained."""
+
+    def __init__(
+        self,
+        max_seconds: Budget | None = None,
+        max_cost: Budget | None = None,
+        ahead_limit: Budget | None = 0,
+    ) -> None:
+        self.max_seconds = _read_limit("max_seconds", max_seconds)
+        self.max_cost = _read_limit("max_cost", max_cost)
+        self.ahead_limit = _read_limit("ahead_limit", ahead_limit)
+        """How much of `cost` may be spent ahead of the next run."""
+        self.start = time.monotonic()
+        self.cost = Fraction(0)
+        self.ahead = Fraction(0)
+
+    def out_of_time(self) -> bool:
+        return self.max_seconds is not None and time.monotonic() - self.start >= self.max_seconds
+
+    def spend(self, budget: Fraction) -> bool:
+        """Count a budget, unless it would go beyond the limit."""
+        if self.max_cost is not None and exceeds(self.cost + budget, self.max_cost):
+            return False
+        self.cost += budget
+        return True
+
+    def spend_ahead(self, budget: Fraction, needed: Fraction) -> bool:
+        """The same for a job ahead, which has a limit of its own and leaves the current run what
+        that still needs."""
+        if self.ahead_limit is not None and exceeds(self.ahead + budget, self.ahead_limit):
+            return False
+        if self.max_cost is not None and exceeds(self.cost + budget + needed, self.max_cost):
+            return False
+        self.ahead += budget
+        self.cost += budget
+        return True
+
+
+def _read_limit(name: str, given: Budget | None) -> Fraction | None:
+    """A limit as a user gives it; None is none, and so is infinity."""
+    if given is None or (isinstance(given, Real | Decimal) and given == math.inf):
+        return None
+    if not is_finite(given) or given < 0:
+        raise InputError(f"{name} is {shown(given)}: give a number of 0 or more.")
+    return read_exactly(given)
