@@ -1,8 +1,8 @@
 """Keeps workers busy until the run is done, a limit is reached or something fails.
 
-A raised exception or NaN is a verdict about a config and is recorded at once. But if the very
-first evaluations of a call all fail, the objective is at fault: nothing is recorded then, so that
-a typo does not poison the study. A job whose worker died is no verdict: it is tried again.
+An exception or NaN is a result of the config and is recorded at once. But if the first evaluations
+of a call all fail, the objective is at fault: nothing is recorded then, so that a typo does not
+spoil the study. A job whose worker died says nothing about its config and is run again.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Loop:
         self._faults: Counter[JobKey] = Counter()
         """How often a job failed because of the machine."""
         self._held: list[Attempt] = []
-        """What has come and is not recorded yet: for a moment, or while it is nothing but first
+        """Outcomes that are not recorded yet: for a moment, or as long as there are only first
         failures."""
         self._trusted = not first_failures
         self._stopping = False
@@ -131,7 +131,7 @@ class Loop:
             self._sweep()
 
     def _is_idle(self) -> bool:
-        """Whether there is nothing to wait for: not even a place for a job that is ready."""
+        """Whether there is nothing to wait for, not even room for a job that is ready."""
         if self.session.done:
             return True
         session, crowded = self.session, not self._stopping and not self.executor.free
@@ -139,7 +139,7 @@ class Loop:
         return not self._running and not ready
 
     def _take_in(self, outbox: Outbox) -> Orphans:
-        """Take what workers left while no driver was there, and see who still runs."""
+        """Record what workers left while there was no driver, and find those still running."""
         outbox.sweep()
         orphans = Orphans(outbox)
         if not self._wait:
@@ -160,13 +160,14 @@ class Loop:
         return orphans
 
     def _prune_recorded(self, job: Job) -> None:
-        """Remove what the checkpoint of a job made superfluous whose result was recorded by a
-        driver that was killed before it could do so."""
+        """Remove checkpoints that a recorded job made superfluous, if the driver that recorded it
+        was killed before it could do so."""
         if job.index in self.session.state.results.get((job.bracket, job.rung), {}):
             self._prune(job)
 
     def _adopt(self) -> None:
-        """Take in the results of orphans that have ended; what they left undone is offered."""
+        """Record the results of orphans that have ended, and release the jobs of those that left
+        none."""
         for key, attempt in self._orphans.ended() if self._orphans else ():
             job = self._running.pop(key, None)
             if job is not None and attempt is not None and self.session.expects(attempt.job):
@@ -178,7 +179,7 @@ class Loop:
                 self.session.release(job)
 
     def _fill(self) -> None:
-        """Start as many jobs as there is room for."""
+        """Start as many jobs as the executor has room for."""
         while not self._stopping and self.executor.free and (job := self.session.ask()):
             self._running[job.key] = job
             task = self._task(job)
@@ -190,7 +191,7 @@ class Loop:
                 self._hand_back(job)
 
     def _fill_ahead(self) -> None:
-        """Start jobs of the next run for which the current one, not done yet, has no use."""
+        """Use workers that the current run leaves idle for jobs of the next one."""
         while not self._stopping and self.executor.free and not self.session.done:
             key = next(self._ahead, None)
             if key is None:
@@ -206,18 +207,18 @@ class Loop:
 
     def _cost(self, task: Task) -> Fraction:
         """What a task trains: the exact budget of its rung, which the job carries rounded, less
-        that of the checkpoint it goes on from."""
+        that of the checkpoint it resumes from."""
         schedule = self.session.state.schedule
         begun = task.context.previous_rung if task.context else None
         return schedule.budget(task.job.rung) - (0 if begun is None else schedule.budget(begun))
 
     def _hand_back(self, job: Job) -> None:
-        """Offer a job again that was not started."""
+        """Release a job that was not started."""
         del self._running[job.key]
         self.session.release(job)
 
     def _settle(self) -> bool:
-        """When nothing runs: tell what is in doubt, if more may then be done."""
+        """When nothing runs, record unconfirmed failures, if that may make more jobs ready."""
         if self._stopping or not self._held:
             return False
         self._record()
@@ -233,8 +234,8 @@ class Loop:
                 self._judge(attempt)
 
     def _try_again(self, attempt: Attempt) -> None:
-        """Offer a job again that failed because of the machine, once; then it is time to stop. The
-        second attempt has a fresh worker, since the first one may have leaked what is missing."""
+        """Run a job again that failed because of the machine, once; then stop. The second attempt
+        has a new worker, because the first one may have leaked what is missing."""
         self._faults[attempt.job.key] += 1
         self.session.release(attempt.job)
         if self._faults[attempt.job.key] > 1:
@@ -247,7 +248,7 @@ class Loop:
             )
 
     def _lose(self, job: Job, lost: str) -> Attempt | None:
-        """Offer a lost job again, or after too many losses count it as failed."""
+        """Release a lost job, or after too many losses count it as failed."""
         self._losses[job.key] += 1
         if self._losses[job.key] > self.retries:
             return Attempt(job, None, lost)
@@ -263,19 +264,19 @@ class Loop:
             raise ObjectiveError([each.error or "" for each in self._held])
 
     def _disown(self) -> None:
-        """End all that runs and leave no result behind: the objective is at fault."""
+        """End all running jobs and remove their results: the objective is at fault."""
         self.executor.close()
         if self.outbox:
             for key in (*self._running, *(attempt.job.key for attempt in self._held)):
                 self.outbox.clear(key)
 
     def _record_trusted(self) -> None:
-        """Record what has come, unless nothing but first failures came."""
+        """Record the outcomes, unless there are only first failures."""
         if self._trusted:
             self._record()
 
     def _record(self) -> None:
-        """Record what is held; from now on failures are verdicts."""
+        """Record all outcomes; from now on, failures are recorded at once."""
         attempts, self._trusted = list(self._held), True
         if not attempts:
             return
@@ -288,16 +289,16 @@ class Loop:
                 self.outbox.clear(attempt.job.key)
 
     def _accept(self, attempts: Sequence[Attempt]) -> None:
-        """Make what attempts saved the checkpoints of their jobs."""
+        """Turn what attempts saved into the checkpoints of their jobs."""
         for attempt in attempts:
             if self.checkpoints and attempt.saved is not None:
                 with suppress(OSError):  # then it has a result without a checkpoint
                     self.checkpoints.accept(attempt.job.key, attempt.saved)
 
     def _sweep(self) -> None:
-        """Remove what attempts saved at jobs that nobody waits for any more. A job ahead may have
-        left its result while the run ended, or may still run on an executor that cannot end it: the
-        next call takes it in, with its checkpoint."""
+        """Remove what attempts saved for jobs that are no longer open. A job ahead may have left
+        its result as the run ended, or may still run on an executor that cannot end it: the next
+        call records it, with its checkpoint."""
         if self.checkpoints:
             state = self.session.state
             with suppress(OSError, StorageError):
@@ -307,7 +308,7 @@ class Loop:
                 self.checkpoints.sweep(lambda key: key in spared or hyperband.is_open(state, *key))
 
     def _give_back(self) -> None:
-        """Offer again what was asked for and not told."""
+        """Release the jobs that have no recorded result."""
         for job in [*self._running.values(), *(each.job for each in self._held)]:
             with suppress(DeepbandError):  # the file is gone: what ended the run says so
                 self.session.release(job)
@@ -345,7 +346,7 @@ class Loop:
         )
 
     def _prune(self, job: Job) -> None:
-        """Remove what the new checkpoint of a config, or the end of a rung, makes superfluous."""
+        """Remove checkpoints that a newer one, or the end of a rung, makes superfluous."""
         checkpoints = self.checkpoints
         if checkpoints is None or self.keep.all or not checkpoints.path(job.key).exists():
             return
