@@ -2,7 +2,7 @@
 
     DeepbandError
     ├── InputError            invalid input; nothing was evaluated (also a ValueError)
-    │   ├── BudgetError       eta, min_budget, max_budget or a budget to deepen to
+    │   ├── BudgetError       a budget, eta, width or number of brackets
     │   ├── SpaceError        a search space that cannot be read or sampled
     │   ├── UnknownNameError  a strategy or sampler that does not exist
     │   └── ResultError       an objective returned something that is not a loss
@@ -87,7 +87,7 @@ class InputError(DeepbandError, ValueError):
 
 
 class BudgetError(InputError):
-    """A budget or an eta that is invalid or does not fit the schedule."""
+    """A budget, eta, width or number of brackets that is invalid or does not fit the study."""
 
     def __init__(self, name: str, given: object, advice: str) -> None:
         self.name = name

@@ -17,6 +17,7 @@ from deepband.analysis.cells import occupied_cells
 from deepband.analysis.export import canonical
 from deepband.analysis.summary import grid, status
 from deepband.core import hyperband
+from deepband.core.extension import options
 from deepband.core.facts import Fact
 from deepband.core.state import State
 from deepband.core.strategies import NAMES, STRATEGIES, StrategyName
@@ -123,8 +124,8 @@ def test_nobody_to_send_on() -> None:
     for ask in (study.deepen, study.quote):
         with pytest.raises(InputError, match=r"no config to promote.*budget 9 failed. Choose"):
             ask("frugal")
-    assert [strategy for strategy, _ in hyperband.options(study.session.state)] == list(STRATEGIES)
-    assert len(forecast(study, 1, 1.0)) == 4
+    assert [strategy for strategy, _ in options(study.session.state)] == [*STRATEGIES] * 2
+    assert len(forecast(study, 1, 1.0)) == 7
     assert "frugal" not in make_report(study)
 
 
@@ -381,8 +382,7 @@ def test_any_place_of_any_course_is_read_back_the_same(seed: int, tmp_path: Path
             for job in jobs[count:]:
                 study.release(job)
             check_same(study, path)
-        strategy, schedule = draw.choice(hyperband.options(study.session.state))
-        study.deepen(strategy, to=schedule.max_budget)
+        study.session.start_run(*draw.choice(list(options(study.session.state))))
         check_same(study, path)
         followed.apply(reader.news(followed) or ())
         assert followed.results == study.session.state.results
@@ -415,6 +415,7 @@ def test_every_face_shows_it() -> None:
         "the current run",
         *(f"filling {name!r}" for name in STRATEGIES),
         *(f"deepening {name!r}" for name in NAMES),
+        *(f"widening {name!r}" for name in STRATEGIES),
     ]
 
 
@@ -429,7 +430,7 @@ def test_the_live_page_shows_it() -> None:
     shown = overview(study.session.state, frozenset())
     titles = [quote["title"] for quote in shown["quotes"]]
     assert titles[:3] == [f"filling {name!r}, max_budget 27" for name in STRATEGIES]
-    assert len(titles) == 7
+    assert len(titles) == 10
     study.enqueue({"x": 0.5})
     for bracket, index in [(0, 0), (2, 0), (0, 9)]:
         page = config_page(study.session.state, bracket, index)

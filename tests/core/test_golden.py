@@ -16,6 +16,7 @@ from driving import finish, open_study
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES: dict[str, Any] = json.loads((GOLDEN / "deepening.json").read_text())
+WIDENING: dict[str, Any] = json.loads((GOLDEN / "widening.json").read_text())
 FRUGAL: dict[str, Any] = json.loads((GOLDEN / "frugal.json").read_text())
 """Our own, made by the oracle: `golden/make_frugal.py`."""
 
@@ -33,20 +34,25 @@ def by_cell(jobs: list[Job]) -> dict[str, dict[str, list[int]]]:
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
-@pytest.mark.parametrize("name", [*CASES, *FRUGAL])
+@pytest.mark.parametrize("name", [*CASES, *WIDENING, *FRUGAL])
 def test_golden_case(name: str, seed: int | None) -> None:
-    case = {**CASES, **FRUGAL}[name]
+    case = {**CASES, **WIDENING, **FRUGAL}[name]
     order = None if seed is None else random.Random(seed)
     first = case["runs"][0]
     study = open_study(
-        eta=case["eta"], min_budget=case["min_budget"], max_budget=first["max_budget"]
+        eta=case["eta"],
+        min_budget=case["min_budget"],
+        max_budget=first["max_budget"],
+        width=first.get("width"),
     )
     for number, run in enumerate(case["runs"]):
         if number:
-            study.deepen(run["strategy"], to=run["max_budget"])
+            target = {name: run[name] for name in ("max_budget", "width") if name in run}
+            study.extend(run["strategy"], **target)
         plan = study.plan()
         assert plan.schedule.top == run["top_rung"]
-        assert list(plan.budgets) == pytest.approx(run["budgets"], rel=1e-15)
+        if "budgets" in run:
+            assert list(plan.budgets) == pytest.approx(run["budgets"], rel=1e-15)
         sizes = [plan.schedule.start_size(bracket) for bracket in plan.schedule.brackets]
         assert sizes == run["start_sizes"]
 
@@ -64,6 +70,11 @@ def test_the_golden_file_is_whole() -> None:
     assert len(CASES) == 68
     strategies = {run["strategy"] for case in CASES.values() for run in case["runs"]}
     assert strategies == {None, "discarding", "preserving", "efficient"}
+
+
+def test_so_is_that_of_wider_runs() -> None:
+    assert len(WIDENING) == 42
+    assert {run["width"] for case in WIDENING.values() for run in case["runs"]} == {1, 2, 3, 4}
 
 
 def test_so_is_our_own() -> None:

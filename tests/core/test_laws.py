@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import random
-from fractions import Fraction
-from itertools import pairwise
+from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import oracle
-from cases import MOST, Case, all_failed, cases, play
-from deepband import Evaluation, Job, Schedule
+from cases import MOST, Case, Step, all_failed, cases, play, steps
+from deepband import Evaluation, Job
 from deepband.core.evaluations import best_evaluation, best_evaluation_at
 from deepband.core.facts import JobKey
 from deepband.core.state import State
-from deepband.core.strategies import NAMES, STRATEGIES, StrategyName
+from deepband.core.strategies import FRUGAL, NAMES, STRATEGIES, StrategyName
 from driving import finish, key, noisy, open_study
 
 
@@ -32,7 +32,13 @@ def test_every_run_evaluates_what_the_oracle_says(case: Case) -> None:
     runs = play(case, study)
     for run, jobs in zip(study.session.state.runs, runs, strict=True):
         evaluated, arrivals = oracle.run(
-            case.eta, run.schedule.top, run.strategy, seen, lambda b, i, k: loss_of(case, b, i, k)
+            case.eta,
+            run.schedule.top,
+            run.strategy,
+            seen,
+            lambda b, i, k: loss_of(case, b, i, k),
+            run.schedule.width,
+            run.schedule.bracket_limit,
         )
         wanted = {(b, i, k) for (b, k), indices in evaluated.items() for i in indices}
         assert {key(job) for job in jobs} == wanted
@@ -74,8 +80,9 @@ def key_of(evaluation: Evaluation) -> JobKey:
 def test_efficient_from_the_start_costs_one_fresh_run(case: Case) -> None:
     study = case.open()
     finish(study, case.objective)
-    for _, levels in case.deepenings:
-        study.deepen("efficient", to=study.max_budget * case.eta**levels)
+    for step in case.steps:
+        efficient = step._replace(strategy="efficient")
+        study.extend("efficient", **efficient.target(study.session.state.schedule))
         finish(study, case.objective)
     fresh = study.plan()
     assert sum(run.cost for run in study.runs) == fresh.cost
@@ -83,17 +90,16 @@ def test_efficient_from_the_start_costs_one_fresh_run(case: Case) -> None:
     assert len(study.evaluations) == fresh.evaluations
 
 
-@given(cases())
-def test_discarding_ends_as_a_fresh_run_does(case: Case) -> None:
+@given(cases(), steps())
+def test_discarding_ends_as_a_fresh_run_does(case: Case, step: Step) -> None:
     study = case.open()
     play(case, study)
-    study_max = study.max_budget
-    assume(study.session.state.schedule.evaluations * case.eta <= 4 * MOST)
-    study.deepen("discarding")
+    larger = step.schedule(study.session.state.schedule)
+    assume(step.grows and larger.evaluations <= 4 * MOST)
+    step = step._replace(strategy="discarding")
+    study.extend("discarding", **step.target(study.session.state.schedule))
     finish(study, case.objective)
-    fresh = open_study(
-        eta=case.eta, min_budget=case.min_budget, max_budget=study_max * Fraction(case.eta)
-    )
+    fresh = case.open(larger)
     finish(fresh, case.objective)
     assert study.session.state.run.arrived == fresh.session.state.run.arrived
 
@@ -102,13 +108,13 @@ def test_discarding_ends_as_a_fresh_run_does(case: Case) -> None:
 def test_discarding_fills_a_level_as_a_fresh_run_would(case: Case, other: StrategyName) -> None:
     study = case.open()
     play(case, study)
-    deeper = study.session.state.schedule.deepened()
+    deeper = study.session.state.schedule.extended(levels=1)
     assume(deeper.evaluations <= 4 * MOST and not all_failed(study))
     study.deepen("frugal")
     finish(study, case.objective)
     study.deepen("discarding", to=deeper.max_budget)
     finish(study, case.objective)
-    fresh = open_study(eta=case.eta, min_budget=case.min_budget, max_budget=deeper.max_budget)
+    fresh = case.open(deeper)
     finish(fresh, case.objective)
     assert study.session.state.run.arrived == fresh.session.state.run.arrived
     study.deepen(other, to=deeper.max_budget)
@@ -120,9 +126,8 @@ def test_discarding_fills_a_level_as_a_fresh_run_would(case: Case, other: Strate
 def test_a_frugal_quote_is_what_happens(case: Case) -> None:
     study = case.open()
     play(case, study)
-    assume(
-        study.session.state.schedule.deepened().evaluations <= 40 * MOST and not all_failed(study)
-    )
+    deeper = study.session.state.schedule.extended(levels=1)
+    assume(deeper.evaluations <= 40 * MOST and not all_failed(study))
     before = [(run.arrived, run.before) for run in study.session.state.runs]
     quote = study.quote("frugal")
     study.deepen("frugal")
@@ -139,20 +144,22 @@ def test_a_frugal_quote_is_what_happens(case: Case) -> None:
     assert [(run.arrived, run.before) for run in study.session.state.runs[:-1]] == before
 
 
-@given(cases(), st.booleans())
-def test_costs_are_ordered_and_quotes_hold(case: Case, fill: bool) -> None:
+@given(cases(), steps())
+def test_costs_are_ordered_and_quotes_hold(case: Case, step: Step) -> None:
     """efficient <= the others <= a fresh run; quotes bound both and are exact for efficient."""
     costs = {}
     for strategy in STRATEGIES:
         study = case.open()
         play(case, study)
-        fill = fill and study.session.state.run.frugal
-        schedule = study.session.state.schedule if fill else study.session.state.schedule.deepened()
-        assume(schedule.evaluations <= 4 * MOST)
-        quote = study.quote(strategy, to=schedule.max_budget)
+        state = study.session.state
+        schedule = step.schedule(state.schedule)
+        assume((step.grows or state.run.frugal) and schedule.evaluations <= 4 * MOST)
+        target = step._replace(strategy=strategy).target(state.schedule)
+        quote = study.quote(strategy, target.pop("max_budget"), **target)
         known = {key_of(each) for each in study.evaluations}
-        study.deepen(strategy, to=schedule.max_budget)
-        assert quote.fills == fill
+        study.extend(strategy, max_budget=schedule.max_budget, **target)
+        assert quote.fills == (not step.grows)
+        assert (quote.width, quote.brackets) == (schedule.width, schedule.bracket_limit)
         jobs = finish(study, case.objective)
         run = study.runs[-1]
         assert quote.max_budget == study.max_budget
@@ -173,12 +180,31 @@ def test_costs_are_ordered_and_quotes_hold(case: Case, fill: bool) -> None:
     assert costs["efficient"] <= min(costs.values())
 
 
-@given(cases())
-def test_no_cell_shrinks_by_deepening(case: Case) -> None:
-    schedule = Schedule.of(case.eta, 1, case.eta**case.top)
-    deeper = schedule.deepened()
-    for cell in schedule.cells():
-        assert deeper.slots(*cell) >= schedule.slots(*cell)
+@given(cases(), steps())
+def test_no_cell_shrinks_by_extending(case: Case, step: Step) -> None:
+    larger = step.schedule(case.schedule)
+    assert larger.covers(case.schedule)
+    for cell in case.schedule.cells():
+        assert larger.slots(*cell) >= case.schedule.slots(*cell)
+
+
+@given(cases(), st.integers(1, 3))
+def test_a_limited_study_evaluates_what_these_brackets_of_the_full_one_do(
+    case: Case, brackets: int
+) -> None:
+    full = replace(case, brackets=None)
+    limited = replace(case, brackets=brackets, steps=tuple(s for s in case.steps if s[0] != FRUGAL))
+    full = replace(full, steps=tuple(step._replace(brackets=0) for step in limited.steps))
+    limited = replace(limited, steps=full.steps)
+    assume(case.schedule.evaluations < MOST and all(step.grows for step in full.steps))
+    schedules = accumulate(full.steps, lambda old, step: step.schedule(old), initial=full.schedule)
+    assume(all(schedule.evaluations <= 4 * MOST for schedule in schedules))
+    studies = full.open(), limited.open()
+    jobs = [
+        {key(job) for run in play(each, study) for job in run if job.bracket < brackets}
+        for each, study in zip((full, limited), studies, strict=True)
+    ]
+    assert jobs[0] == jobs[1]
 
 
 @given(cases(), st.randoms(use_true_random=False))

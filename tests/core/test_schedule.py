@@ -68,7 +68,7 @@ def test_the_worked_example() -> None:
     assert at_16.evaluations == 72
     assert [at_16.cost, at_16.cost_resumed] == [372, 278]
     assert [at_32.cost, at_32.cost_resumed] == [1128, 800]
-    assert at_16.deepened() == at_32
+    assert at_16.extended(levels=1) == at_32
     assert Schedule.of(3, 1, 81).start_size(1) == 34
 
 

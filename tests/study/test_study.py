@@ -196,7 +196,7 @@ def test_deepening_goes_on_and_can_be_repeated() -> None:
     ("to", "message"),
     [
         (50, "the nearest values are 27 and 81"),
-        (3, "the nearest values are 27 and 81"),
+        (3, "already has 9, and a study never shrinks"),
         (100, "the nearest values are 81 and 243"),
         (27.1, "the nearest values are 27 and 81"),
         (0, "greater than zero"),
@@ -215,13 +215,14 @@ def test_a_bad_budget_to_deepen_to_is_refused(to: Any, message: str) -> None:
     assert len(study.runs) == 1
 
 
-def test_an_unfinished_run_is_not_deepened_or_quoted() -> None:
+def test_an_unfinished_run_is_extended_only_on_request() -> None:
     study = open_study()
     study.tell(asked(study), 0.5)
-    for method in (study.deepen, study.quote):
+    for method in (study.deepen, study.widen):
         with pytest.raises(UnfinishedError, match="16 jobs are open") as caught:
             method("efficient")
         assert caught.value.open_jobs == 16
+    assert "16 jobs of the current run are open" in str(study.quote("efficient"))
     study.deepen("efficient", to=9)
     assert len(study.runs) == 1
 

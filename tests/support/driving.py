@@ -9,7 +9,7 @@ from typing import Any
 
 import deepband
 from deepband import Job, Study
-from deepband.core import hyperband
+from deepband.core.extension import options
 from deepband.core.facts import JobKey
 from deepband.core.strategies import StrategyName
 
@@ -59,7 +59,7 @@ def deepened(strategies: Sequence[StrategyName], seed: int = 0, maximize: bool =
     objective = noisy(seed, failures=0.0 if maximize else 0.2)  # an infinite value is refused
     finish(study, objective, random.Random(seed))
     for strategy in strategies:
-        possible = strategy in dict(hyperband.options(study.session.state))
+        possible = strategy in dict(options(study.session.state))
         study.deepen(strategy if possible else "preserving")
         finish(study, objective, random.Random(seed))
     return study

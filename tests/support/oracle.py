@@ -14,10 +14,10 @@ Cells = dict[tuple[int, int], set[int]]
 PAPER = ("discarding", "preserving", "efficient")
 
 
-def start_size(eta: int, top: int, bracket: int) -> int:
+def start_size(eta: int, top: int, bracket: int, width: int = 1) -> int:
     height = top - bracket
     exact = Fraction((top + 1) * eta**height, height + 1)
-    return int(exact) if exact.denominator == 1 else int(exact) + 1
+    return width * (int(exact) if exact.denominator == 1 else int(exact) + 1)
 
 
 def best(pool: set[int], count: int, loss: Callable[[int], Loss]) -> set[int]:
@@ -29,17 +29,23 @@ def best(pool: set[int], count: int, loss: Callable[[int], Loss]) -> set[int]:
 
 
 def run(
-    eta: int, top: int, strategy: str | None, seen: Cells, losses: Losses
+    eta: int,
+    top: int,
+    strategy: str | None,
+    seen: Cells,
+    losses: Losses,
+    width: int = 1,
+    brackets: int | None = None,
 ) -> tuple[Cells, Cells]:
     """What a run evaluates, and which configs arrive, in each cell; updates `seen`. A run that
-    fills the level of a frugal one is not special."""
+    fills the level of a frugal one is not special, nor is one that extends an unfinished one."""
     if strategy == "frugal":
         return frugal(eta, top, seen, losses)
     evaluated: Cells = {}
     arrivals: Cells = {}
-    for b in range(top + 1):
+    for b in range(top + 1 if brackets is None else min(top + 1, brackets)):
         before = {k: set(seen.get((b, k), set())) for k in range(b, top + 2)}
-        size = start_size(eta, top, b)
+        size = start_size(eta, top, b, width)
         arrived = set(range(size))
         for k in range(b, top + 1):
             arrivals[b, k] = arrived

@@ -18,7 +18,7 @@ from deepband.analysis.gains import Gain, Losses
 from deepband.analysis.quote import Quote, quote
 from deepband.analysis.rank_agreement import Agreement, agreement
 from deepband.analysis.text import html_table
-from deepband.core import hyperband
+from deepband.core.extension import options
 from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.core.strategies import Place
@@ -163,7 +163,7 @@ def advise(state: State) -> Advice:
         agreement=_agreement(rungs, state.run.budgets),
         exchanges=found.exchanges,
         gains=gains.gains(rungs, state.run.budgets),
-        quotes=tuple(quote(state, *option) for option in hyperband.options(state)),
+        quotes=tuple(quote(state, *option) for option in options(state)),
     )
 
 

@@ -32,16 +32,20 @@ class Verdict:
     candidates: int = 0
     slots: int = 0
     cutoff: float | None = None
+    width: int = 1
+    """The width of the run."""
 
     def __str__(self) -> str:
-        strategy = f" ({self.strategy})" if self.strategy else ""
-        return f"run {self.run}{strategy}, rung {self.rung}, budget {self.budget}: {self.reason}"
+        details = [self.strategy] if self.strategy else []
+        details += [f"width {self.width}"] if self.width > 1 else []
+        run = f"run {self.run} ({', '.join(details)})" if details else f"run {self.run}"
+        return f"{run}, rung {self.rung}, budget {self.budget}: {self.reason}"
 
 
 def explain(state: State, bracket: int, index: int) -> tuple[Verdict, ...]:
     """The verdicts about a config, in the order of the runs and rungs."""
     schedule = state.full.schedule  # a frugal run has the configs of the run before it
-    bracket = read_index("bracket", bracket, schedule.top + 1)
+    bracket = read_index("bracket", bracket, len(schedule.brackets))
     size = schedule.start_size(bracket)
     index = read_index(f"config in bracket {bracket} with index", index, size)
     return tuple(verdict for run in state.runs for verdict in _of_run(state, run, bracket, index))
@@ -56,7 +60,9 @@ def _of_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdic
         if index in arrived and rung == run.schedule.top:
             yield _top(state, run, bracket, index)
         elif index in arrived and (bracket, rung + 1) not in run.arrived:
-            reason = f"undecided, {state.progress[bracket].open} jobs of this rung are open"
+            reason = "undecided when the study was extended"
+            if run is state.run:
+                reason = f"undecided, {state.progress[bracket].open} jobs of this rung are open"
             yield _verdict(state, run, bracket, index, rung, reason)
         elif (bracket, rung + 1) in run.arrived and (
             index in arrived or index in run.before.get((bracket, rung), EMPTY)
@@ -134,7 +140,8 @@ def _top(state: State, run: Run, bracket: int, index: int) -> Verdict:
 def _verdict(state: State, run: Run, bracket: int, index: int, rung: int, reason: str) -> Verdict:
     result = state.results[bracket, rung].get(index)
     loss = result.loss if result else None
-    return Verdict(run.number, run.strategy, rung, run.budgets[rung], loss, reason)
+    verdict = Verdict(run.number, run.strategy, rung, run.budgets[rung], loss, reason)
+    return replace(verdict, width=run.schedule.width)
 
 
 def _show(state: State, loss: float | None) -> str:

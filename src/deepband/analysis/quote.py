@@ -9,12 +9,13 @@ exact too: which configs it promotes is known before it starts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from deepband.analysis.text import html_table
 from deepband.core.costs import counts, paid
+from deepband.core.hyperband import open_jobs
 from deepband.core.schedule import Cell, Schedule, as_number
 from deepband.core.state import State
 from deepband.core.strategies import FRUGAL, StrategyName
@@ -54,6 +55,11 @@ class Quote:
     strategy: StrategyName
     old_max_budget: int | float
     max_budget: int | float
+    old_width: int
+    width: int
+    old_brackets: int | None
+    """The number of brackets that the study is limited to."""
+    brackets: int | None
     configs_reused: int
     configs_new: int
     evaluations_known: int
@@ -68,6 +74,8 @@ class Quote:
     """The most that may be trained again because checkpoints were not kept or are missing."""
     fills: bool = False
     """Whether it fills the slots that a frugal run left out, with the same max_budget."""
+    unfinished: int = 0
+    """How many jobs of the current run are open. The quote holds for an extension right now."""
 
     @property
     def exact(self) -> bool:
@@ -84,11 +92,30 @@ class Quote:
     @property
     def title(self) -> str:
         """What is quoted, in one line."""
-        if self.fills:
-            return f"filling {self.strategy!r}, max_budget {self.max_budget:.10g}"
-        budgets = f"max_budget {self.old_max_budget:.10g} to {self.max_budget:.10g}"
+        steps = ", ".join(self._steps())
         mark = f" ({OUTSIDE})" if self.strategy == FRUGAL else ""
-        return f"deepening {self.strategy!r}, {budgets}{mark}"
+        return f"{self.step} {self.strategy!r}, {steps}{mark}"
+
+    @property
+    def step(self) -> str:
+        """The kind of extension, in one word."""
+        if self.fills:
+            return "filling"
+        if (self.old_width, self.old_brackets) == (self.width, self.brackets):
+            return "deepening"
+        same = (self.old_max_budget, self.old_brackets) == (self.max_budget, self.brackets)
+        return "widening" if same else "extending"
+
+    def _steps(self) -> Iterator[str]:
+        """What grows, and from what to what."""
+        budget = f"{self.max_budget:.10g}"
+        if self.old_max_budget != self.max_budget:
+            budget = f"{self.old_max_budget:.10g} to {budget}"
+        yield f"max_budget {budget}"
+        if self.old_width != self.width:
+            yield f"width {self.old_width} to {self.width}"
+        if self.old_brackets != self.brackets:
+            yield f"brackets {self.old_brackets} to {self.brackets}"
 
     def lines(self) -> list[tuple[str, str]]:
         """What it reuses, adds and costs, as pairs of a name and a text."""
@@ -105,6 +132,9 @@ class Quote:
             lines.append(
                 ("  in all", f"{_span(low, high)}, {_percent(price.of_scratch)} {scratch}")
             )
+        if self.unfinished:
+            text = f"{self.unfinished} jobs of the current run are open"
+            lines.append(("unfinished", f"{text}: extend with unfinished=True, or finish it"))
         if self.retraining:
             text = f"up to {_show(self.retraining)}, because checkpoints are missing"
             lines.append(("retraining", text))
@@ -120,7 +150,11 @@ def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Qu
         return _quote(state, strategy, state.schedule, {}, {}, configs, total, (total, total))
     if strategy == FRUGAL:
         return _quote_frugal(state, schedule)
-    ahead = state.ahead.results.values()
+    ahead = [
+        result
+        for (bracket, index, _), result in state.ahead.results.items()
+        if schedule.contains(bracket, index)
+    ]
     known = _evaluated(state) + counts(ahead)
     least = _least(schedule, known)
     most = least if strategy == "efficient" else _most(schedule, known)
@@ -128,7 +162,7 @@ def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Qu
     configs = old, schedule.configs - old
     reused = _reused(schedule, known, most, strategy)
     found = _quote(state, strategy, schedule, least, most, configs, known.total(), reused, True)
-    return replace(found, fills=schedule == state.schedule)
+    return replace(found, fills=schedule == state.schedule, unfinished=open_jobs(state))
 
 
 def _quote(
@@ -153,6 +187,10 @@ def _quote(
         strategy=strategy,
         old_max_budget=as_number(state.schedule.max_budget),
         max_budget=as_number(schedule.max_budget),
+        old_width=state.schedule.width,
+        width=schedule.width,
+        old_brackets=state.schedule.bracket_limit,
+        brackets=schedule.bracket_limit,
         configs_reused=configs[0],
         configs_new=configs[1],
         evaluations_known=known,
@@ -168,7 +206,7 @@ def _quote_frugal(state: State, schedule: Schedule) -> Quote:
     order, slots = state.frugal_contest()
     new = Counter((bracket, schedule.top) for bracket, _ in order[:slots])
     top = state.schedule.top
-    used = sum(len(state.results[bracket, top]) for bracket in range(top + 1))
+    used = sum(len(state.results[bracket, top]) for bracket in state.schedule.brackets)
     total, configs = _evaluated(state).total(), (new.total(), 0)
     return _quote(state, FRUGAL, schedule, new, new, configs, total, (used, used))
 

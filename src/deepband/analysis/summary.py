@@ -23,6 +23,9 @@ class RunSummary:
     run: int
     strategy: str | None
     max_budget: int | float
+    width: int
+    brackets: int | None
+    """The number of brackets that the run is limited to; None for all."""
     evaluations: int
     added: int
     """Imported results. They are not counted as evaluations and cost nothing."""
@@ -35,6 +38,7 @@ class RunSummary:
     one."""
     seconds: float
     done: bool
+    """False for the current run while it is unfinished, and for one that was extended so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,9 @@ class Plan:
         for bracket in self.schedule.brackets:
             sizes = [""] * bracket + [str(size or "") for size in self.sizes(bracket)]
             rows.append([f"bracket {bracket}", *sizes])
+        width = f"width {self.schedule.width}: " if self.schedule.width > 1 else ""
         total = (
-            f"{self.configs} configs, {self.evaluations} evaluations, cost "
+            f"{width}{self.configs} configs, {self.evaluations} evaluations, cost "
             f"{as_number(self.cost):.10g} ({as_number(self.cost_resumed):.10g} when training "
             "continues from the rung below)"
         )
@@ -96,7 +101,9 @@ def _plan(schedule: Schedule, slots: Mapping[Cell, int], whole: bool) -> Plan:
 
 def runs(state: State, done: bool) -> tuple[RunSummary, ...]:
     """The summaries of all runs, in order; `done` says whether the last one is."""
-    return tuple(_summary(state, run, done or run is not state.run) for run in state.runs)
+    return tuple(
+        _summary(state, run, done if run is state.run else not run.left_open) for run in state.runs
+    )
 
 
 def _summary(state: State, run: Run, done: bool) -> RunSummary:
@@ -109,6 +116,8 @@ def _summary(state: State, run: Run, done: bool) -> RunSummary:
         run=run.number,
         strategy=run.strategy,
         max_budget=as_number(run.schedule.max_budget),
+        width=run.schedule.width,
+        brackets=run.schedule.bracket_limit,
         evaluations=len(evaluations),
         added=everything - len(evaluations),
         cost=run.schedule.cost_of(counted),
@@ -126,6 +135,7 @@ class Status:
     run: int
     strategy: str | None
     max_budget: int | float
+    width: int
     done: bool
     evaluations: int
     """Of all runs, with imported results."""
@@ -153,6 +163,7 @@ def status(state: State, running: int | None = None) -> Status:
         run=run.number,
         strategy=run.strategy,
         max_budget=as_number(run.schedule.max_budget),
+        width=run.schedule.width,
         done=hyperband.is_done(state),
         evaluations=sum(sum(cell.by_run) for cell in found),
         failed=sum(cell.failed for cell in found),
@@ -172,7 +183,7 @@ def grid(status: Status) -> list[list[str]]:
     budgets = {cell.rung: cell.budget for cell in status.cells}
     lines = [["rung", *(str(rung) for rung in budgets)]]
     lines.append(["budget", *(f"{budget:.6g}" for budget in budgets.values())])
-    for bracket in budgets:
+    for bracket in dict.fromkeys(cell.bracket for cell in status.cells):
         cells = [cell for cell in status.cells if cell.bracket == bracket and cell.slots]
         row = {cell.rung: f"{cell.evaluated}/{cell.slots}" for cell in cells}
         lines.append([f"bracket {bracket}", *(row.get(rung, "") for rung in budgets)])

@@ -55,11 +55,14 @@ class StudyCreated(NamedTuple):
 
 
 class RunStarted(NamedTuple):
-    """A run started: the first one, which has no strategy, or a deepening."""
+    """A run started: the first one, which has no strategy, or an extension of the one before."""
 
     run: int
     max_budget: Fraction
     strategy: str | None
+    width: int = 1
+    brackets: int | None = None
+    """The number of brackets that the run is limited to; None for all."""
 
 
 class ObjectiveNamed(NamedTuple):

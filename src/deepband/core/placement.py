@@ -73,7 +73,7 @@ def _job_keys(state: State, config: Config, rungs: list[int], place: Place | Non
                 "second evaluation of the same config."
             )
     top = state.schedule.top
-    if rungs[-1] > top and (rungs != [bracket] or bracket > state.coming.top):
+    if rungs[-1] > top and (rungs != [bracket] or bracket not in state.coming.brackets):
         raise InputError(
             f"rung {rungs[-1]} is above the current max_budget: deepen first, then import it."
         )
@@ -116,11 +116,16 @@ def _place_of(state: State, config: Config, rung: int) -> Place | None:
 
 def free_place(state: State, bracket: int) -> Place:
     """The next place of a bracket without a config, in this run or the next full one."""
+    if bracket not in state.coming.brackets:
+        raise InputError(
+            f"the study is limited to {state.schedule.bracket_limit} brackets, and none of them "
+            f"starts on rung {bracket}. Extend it with more brackets, then add more."
+        )
     index = len(state.configs[bracket]) if bracket < len(state.configs) else 0
     size = state.coming.start_size(bracket)
     if index >= size:
         raise InputError(
             f"bracket {bracket} has no place left: it has {size} places even after the next "
-            "deepening, and all are taken. Deepen first, then add more."
+            "deepening, and all are taken. Deepen or widen the study first, then add more."
         )
     return bracket, index

@@ -1,4 +1,5 @@
-"""The parts of a state: runs, the progress of each bracket, and work ahead of the next run."""
+"""The parts of a state: runs, the progress of each bracket, work ahead of the next run, and jobs
+that an unfinished run left behind."""
 
 from __future__ import annotations
 
@@ -8,15 +9,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import neg
 
-from deepband.core.facts import JobFinished, JobKey
+from deepband.core.facts import JobFinished, JobKey, RunStarted
 from deepband.core.schedule import Cell, Schedule
 from deepband.core.strategies import FRUGAL
 from deepband.errors import FactError
 
 
+def started(number: int, strategy: str | None, schedule: Schedule) -> RunStarted:
+    """The fact that starts a run with a schedule."""
+    return RunStarted(number, schedule.max_budget, strategy, schedule.width, schedule.bracket_limit)
+
+
 @dataclass(slots=True)
 class Run:
-    """One run at one max_budget, and which configs have arrived on which rung in it."""
+    """One run with one schedule, and which configs have arrived on which rung in it."""
 
     number: int
     strategy: str | None
@@ -26,6 +32,13 @@ class Run:
     before: dict[Cell, frozenset[int]]
     """The configs that had been evaluated in each cell when the run started."""
     arrived: dict[Cell, frozenset[int]] = field(default_factory=dict)
+    left_open: int = 0
+    """How many of its jobs had no result when it was extended."""
+
+    @property
+    def started(self) -> RunStarted:
+        """The fact that started it."""
+        return started(self.number, self.strategy, self.schedule)
 
     @property
     def frugal(self) -> bool:
@@ -67,7 +80,8 @@ class BracketProgress:
             self.waiting.clear()
         else:
             for index in indices:
-                self._withdraw(index)
+                if not self._withdraw(index):
+                    raise FactError(f"index {index} is not waiting on rung {self.rung}")
         self.running.update(indices)
 
     def release(self, index: int) -> None:
@@ -77,20 +91,21 @@ class BracketProgress:
     def reopen(self, index: int) -> None:
         insort(self.waiting, index, key=neg)
 
-    def finish(self, index: int) -> None:
+    def finish(self, index: int) -> bool:
+        """Remove a config that has a result now; False if it had one or is not on the rung."""
         if index in self.running:
             self.running.remove(index)
-        else:
-            self._withdraw(index)
+            return True
+        return self._withdraw(index)
 
-    def _withdraw(self, index: int) -> None:
+    def _withdraw(self, index: int) -> bool:
         if self.waiting and self.waiting[-1] == index:
             self.waiting.pop()
-        else:
-            position = self._position(index)
-            if position is None:
-                raise FactError(f"index {index} is not waiting on rung {self.rung}")
+            return True
+        position = self._position(index)
+        if position is not None:
             del self.waiting[position]
+        return position is not None
 
     def _position(self, index: int) -> int | None:
         position = bisect_left(self.waiting, -index, key=neg)
@@ -100,8 +115,18 @@ class BracketProgress:
 
 @dataclass(slots=True)
 class Ahead:
-    """New configs of the next full run, evaluated on their starting rungs before it has started. It
-    needs all of them, whatever its strategy and the losses."""
+    """New configs that a deepening by one level will need, evaluated on their starting rungs before
+    it has started. It needs all of them, whatever its strategy and the losses."""
 
     running: set[JobKey] = field(default_factory=set)
     results: dict[JobKey, JobFinished] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Late:
+    """The open jobs of runs that were extended before they were finished. The new run may not need
+    them, but a result that arrives is recorded: it was paid for."""
+
+    jobs: set[JobKey] = field(default_factory=set)
+    running: set[JobKey] = field(default_factory=set)
+    """Those that were handed out, and are not handed out again while they run."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Integral, Rational, Real
-from types import MappingProxyType
 from typing import TypeAlias
 
 from deepband.errors import BudgetError
@@ -38,6 +37,8 @@ class Schedule:
     [[9, 3, 1], [5, 1], [3]]
     >>> schedule.evaluations, schedule.cost
     (22, Fraction(78, 1))
+    >>> schedule.extended(width=2).sizes(0)
+    [18, 6, 2]
     """
 
     eta: int
@@ -45,24 +46,50 @@ class Schedule:
     """The budget of rung 0, which deepening does not change."""
     top: int
     """The top rung."""
+    width: int = 1
+    """How many times as many configs each bracket starts with as in plain Hyperband."""
+    bracket_limit: int | None = None
+    """How many brackets there are at most, counted from the one that starts on rung 0."""
+    _counts: Mapping[Cell, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_eta(self.eta)
+        check_count("width", self.width)
+        if self.bracket_limit is not None:
+            check_count("brackets", self.bracket_limit)
         if self.unit <= 0 or self.top < 0:
             raise BudgetError("unit", self.unit, "a schedule needs a positive unit and a top rung.")
-        # Bracket 0 alone has eta**top configs: check before memory is allocated for them.
-        if self.top * math.log2(self.eta) > 64 or self.evaluations > MOST_EVALUATIONS:
-            raise BudgetError(
-                "max_budget",
-                as_number(self.max_budget),
-                f"with a smallest budget of {as_number(self.unit)} and eta {self.eta} it needs "
-                f"more than {MOST_EVALUATIONS:,} evaluations. Choose a smaller max_budget, or a "
-                "larger min_budget or eta.",
-            )
+        # Bracket 0 alone has eta**top configs: check before numbers of that size are computed.
+        if self.top * math.log2(self.eta) > 64:
+            raise self._too_large()
+        counts = _counts(self.eta, self.top, self.width, len(self.brackets))
+        object.__setattr__(self, "_counts", counts)
+        if self.evaluations > MOST_EVALUATIONS:
+            raise self._too_large()
+
+    def _too_large(self) -> BudgetError:
+        where = f"with a smallest budget of {as_number(self.unit)} and eta {self.eta} it needs"
+        most = f"more than {MOST_EVALUATIONS:,} evaluations"
+        if self.width > 1:
+            given = f"at max_budget {as_number(self.max_budget)} it needs {most}."
+            return BudgetError("width", self.width, f"{given} Choose a smaller width.")
+        return BudgetError(
+            "max_budget",
+            as_number(self.max_budget),
+            f"{where} {most}. Choose a smaller max_budget, or a larger min_budget or eta.",
+        )
 
     @classmethod
-    def of(cls, eta: int, min_budget: Budget, max_budget: Budget) -> Schedule:
-        """The schedule of plain Hyperband between two budgets."""
+    def of(
+        cls,
+        eta: int,
+        min_budget: Budget,
+        max_budget: Budget,
+        width: int = 1,
+        brackets: int | None = None,
+    ) -> Schedule:
+        """The schedule of Hyperband between two budgets: with `width` times as many configs, and
+        with the first `brackets` brackets only, if they are given."""
         eta = check_eta(eta)
         low = read_budget("min_budget", min_budget)
         high = read_budget("max_budget", max_budget)
@@ -73,7 +100,7 @@ class Schedule:
                 min_budget,
                 f"it is larger than max_budget, {max_budget!r}. Swap them or lower min_budget.",
             )
-        return cls(eta, *_lowest_rung(eta, low, high))
+        return cls(eta, *_lowest_rung(eta, low, high), width, brackets)
 
     @property
     def max_budget(self) -> Fraction:
@@ -83,7 +110,8 @@ class Schedule:
     @property
     def brackets(self) -> range:
         """All brackets, each named by the rung it starts on."""
-        return range(self.top + 1)
+        rungs = self.top + 1
+        return range(rungs if self.bracket_limit is None else min(rungs, self.bracket_limit))
 
     def budget(self, rung: int) -> Fraction:
         """The budget of a rung, exactly."""
@@ -95,11 +123,11 @@ class Schedule:
 
     def start_size(self, bracket: int) -> int:
         """How many configs a bracket starts with: n in the paper."""
-        return _counts(self.eta, self.top)[bracket, bracket]
+        return self._counts[bracket, bracket]
 
     def slots(self, bracket: int, rung: int) -> int:
         """How many configs of a bracket run on a rung, which is its starting rung or above."""
-        return _counts(self.eta, self.top)[bracket, rung]
+        return self._counts[bracket, rung]
 
     def sizes(self, bracket: int) -> list[int]:
         """The slots of a bracket on each of its rungs, from its starting rung up."""
@@ -107,11 +135,11 @@ class Schedule:
 
     def cells(self) -> Iterator[Cell]:
         """Every (bracket, rung)."""
-        return iter(_counts(self.eta, self.top))
+        return iter(self._counts)
 
     def counts(self) -> dict[Cell, int]:
         """The slots of each cell: how many evaluations a fresh run makes there."""
-        return dict(_counts(self.eta, self.top))
+        return dict(self._counts)
 
     @property
     def configs(self) -> int:
@@ -121,7 +149,7 @@ class Schedule:
     @property
     def evaluations(self) -> int:
         """How many evaluations a fresh run makes."""
-        return sum(sum(self.sizes(bracket)) for bracket in self.brackets)
+        return sum(self._counts.values())
 
     @property
     def cost(self) -> Fraction:
@@ -153,9 +181,32 @@ class Schedule:
             rung += 1
         return rung if abs(self.budget(rung) - wanted) <= wanted * TOLERANCE else None
 
-    def deepened(self, levels: int = 1) -> Schedule:
-        """The schedule with `max_budget * eta**levels`. No cell has fewer slots than before."""
-        return Schedule(self.eta, self.unit, self.top + levels)
+    def covers(self, other: Schedule) -> bool:
+        """Whether it is at least as deep and wide as another one, and has all its brackets."""
+        few, many = (each.bracket_limit or math.inf for each in (other, self))
+        return (
+            (self.eta, self.unit) == (other.eta, other.unit)
+            and self.top >= other.top
+            and self.width >= other.width
+            and many >= few
+        )
+
+    def contains(self, bracket: int, index: int) -> bool:
+        """Whether a config with this index starts in this bracket."""
+        return bracket in self.brackets and 0 <= index < self.start_size(bracket)
+
+    def extended(
+        self, levels: int = 0, width: int | None = None, brackets: int | None = None
+    ) -> Schedule:
+        """The schedule with `max_budget * eta**levels`, and with another width and number of
+        brackets if they are given. If nothing shrinks, no cell has fewer slots than before."""
+        return Schedule(
+            self.eta,
+            self.unit,
+            self.top + levels,
+            self.width if width is None else width,
+            self.bracket_limit if brackets is None else brackets,
+        )
 
     def job_budgets(self, whole: bool = False) -> tuple[int | float, ...]:
         """The budgets of jobs by rung: an int if the budget is an integer or `whole` floors it,
@@ -176,15 +227,15 @@ def _lowest_rung(eta: int, low: Fraction, high: Fraction) -> tuple[Fraction, int
 
 
 @lru_cache(maxsize=256)
-def _counts(eta: int, top: int) -> Mapping[Cell, int]:
+def _counts(eta: int, top: int, width: int, brackets: int) -> Mapping[Cell, int]:
     """The slots of each cell. Thousands of studies share a few of these tables."""
     counts = {}
-    for bracket in range(top + 1):
+    for bracket in range(brackets):
         height = top - bracket
-        start = -(-(top + 1) * eta**height // (height + 1))
+        start = width * -(-(top + 1) * eta**height // (height + 1))
         for rung in range(bracket, top + 1):
             counts[bracket, rung] = start // eta ** (rung - bracket)
-    return MappingProxyType(counts)
+    return counts
 
 
 @lru_cache(maxsize=256)
@@ -198,6 +249,13 @@ def check_eta(eta: int) -> int:
     if isinstance(eta, bool) or not isinstance(eta, Integral) or eta < 2:
         raise BudgetError("eta", eta, "give a whole number of 2 or more, such as 3.")
     return int(eta)
+
+
+def check_count(name: str, given: int) -> int:
+    """A width or a number of brackets as an int. Raises BudgetError unless it is positive."""
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
+        raise BudgetError(name, given, "give a whole number of 1 or more.")
+    return int(given)
 
 
 def read_budget(name: str, given: Budget) -> Fraction:

@@ -27,7 +27,7 @@ from deepband.core.facts import (
     RunStarted,
     StudyCreated,
 )
-from deepband.core.runs import Ahead, BracketProgress, Run
+from deepband.core.runs import Ahead, BracketProgress, Late, Run
 from deepband.core.schedule import Cell, Schedule
 from deepband.core.strategies import (
     EMPTY,
@@ -63,6 +63,7 @@ class State:
         self.leaders: dict[int, JobFinished] = {}
         """By rung: the evaluation with the smallest finite loss, if there is one."""
         self.ahead = Ahead()
+        self.late = Late()
         self.apply(facts)
 
     def copy(self) -> State:
@@ -80,6 +81,7 @@ class State:
         other.results = {cell: dict(results) for cell, results in self.results.items()}
         other.leaders = dict(self.leaders)
         other.ahead = Ahead(results=dict(self.ahead.results))
+        other.late = Late(set(self.late.jobs))
         return other
 
     def apply(self, facts: Iterable[Fact]) -> None:
@@ -99,13 +101,12 @@ class State:
 
     @property
     def coming(self) -> Schedule:
-        """The smallest schedule that the next full run can have."""
-        return self.schedule if self.run.frugal else self.schedule.deepened()
+        """The schedule that the next full run has if the study is deepened by one level."""
+        return self.schedule if self.run.frugal else self.schedule.extended(levels=1)
 
     def is_ahead(self, bracket: int, index: int) -> bool:
-        """Whether a config belongs to the next full run, and to no run so far."""
-        schedule = self.full.schedule
-        return bracket > schedule.top or index >= schedule.start_size(bracket)
+        """Whether a config belongs to a later full run, and to no run so far."""
+        return not self.full.schedule.contains(bracket, index)
 
     def is_decided(self, bracket: int, rung: int) -> bool:
         """Whether the current run has decided which configs of a cell are promoted."""
@@ -128,8 +129,8 @@ class State:
         top = run.schedule.top - 1 if run else self.schedule.top
         losses = {
             (bracket, index): self.results[bracket, top][index].loss
-            for bracket in range(top + 1)
-            for index in evaluated[bracket, top]
+            for bracket in self.schedule.brackets
+            for index in evaluated.get((bracket, top), ())
         }
         return frugal(losses, self.schedule.eta)
 
@@ -164,7 +165,8 @@ class State:
         self.runs.append(run)
         for cell in schedule.cells():
             self.results.setdefault(cell, {})
-        self.configs.extend([] for _ in range(len(self.configs), schedule.top + 1))
+        self.configs.extend([] for _ in range(len(self.configs), len(schedule.brackets)))
+        self._leave_behind()
         self.progress = [BracketProgress(bracket) for bracket in schedule.brackets]
         if run.frugal:
             self._promote_frugally(run)
@@ -177,16 +179,30 @@ class State:
     def _schedule_of(self, fact: RunStarted) -> Schedule:
         """The schedule of a run that starts: a larger one, or the current one that it fills."""
         created, frugally = self.created, fact.strategy == FRUGAL
+        low, high = created.min_budget, created.max_budget
         if not self.runs:
             if frugally:
                 raise FactError(f"{fact} cannot be the first run")
-            return Schedule.of(created.eta, created.min_budget, created.max_budget)
-        schedule = self.schedule if self.run.frugal and not frugally else self.schedule.deepened()
-        while schedule.max_budget < fact.max_budget and not frugally:
-            schedule = schedule.deepened()
-        if schedule.max_budget != fact.max_budget:
-            raise FactError(f"{fact} does not deepen {self.run}")
-        return schedule
+            return Schedule.of(created.eta, low, high, fact.width, fact.brackets)
+        old, levels = self.schedule, 0
+        while old.budget(old.top + levels) < fact.max_budget:
+            levels += 1
+        new = replace(old, top=old.top + levels, width=fact.width, bracket_limit=fact.brackets)
+        fills = self.run.frugal and not frugally
+        one_level = new == old.extended(levels=1)
+        fits = new.max_budget == fact.max_budget and (one_level if frugally else new.covers(old))
+        if not fits or (new == old and not fills):
+            raise FactError(f"{fact} does not extend {self.run}")
+        return new
+
+    def _leave_behind(self) -> None:
+        """Remember the open jobs of an unfinished run, which is extended."""
+        for bracket, progress in enumerate(self.progress):
+            running = {(bracket, index, progress.rung) for index in progress.running}
+            waiting = {(bracket, index, progress.rung) for index in progress.waiting}
+            self.late.running |= running
+            self.late.jobs |= running | waiting
+            self.runs[-2].left_open += progress.open
 
     def _promote_frugally(self, run: Run) -> None:
         order, slots = self.frugal_contest(run)
@@ -195,9 +211,15 @@ class State:
             self._arrive(bracket, run.schedule.top, chosen)
 
     def _adopt_results_ahead(self) -> None:
-        """Move the results ahead to the run that starts."""
-        ahead, self.ahead = self.ahead.results, Ahead()
-        for (bracket, index, rung), result in ahead.items():
+        """Move the results ahead to the run that starts, if its schedule contains their configs.
+        A wider run may not contain all of them."""
+        ahead, self.ahead = self.ahead, Ahead()
+        self.ahead.running = {key for key in ahead.running if self.is_ahead(*key[:2])}
+        for key, result in ahead.results.items():
+            bracket, index, rung = key
+            if self.is_ahead(bracket, index):
+                self.ahead.results[key] = result
+                continue
             # They name the run that was next when they arrived; a frugal run may have come first.
             fact = result._replace(run=self.run.number)
             self.results[bracket, rung][index] = fact
@@ -227,41 +249,41 @@ class State:
         bracket, index, _ = fact.job
         if fact.job in self.ahead.running:
             self.ahead.running.remove(fact.job)
-        else:
+        elif bracket < len(self.progress) and index in self.progress[bracket].running:
             self.progress[bracket].release(index)
+        self.late.running.discard(fact.job)
 
     def _job_finished(self, fact: JobFinished) -> None:
         bracket, index, rung, run = fact[:4]
-        current = self.runs[-1]
-        if run != current.number or (current.frugal and self.is_ahead(bracket, index)):
-            self._finished_ahead(fact)
+        progress = self.progress[bracket] if bracket < len(self.progress) else None
+        is_current = progress is not None and progress.rung == rung and run == self.runs[-1].number
+        if progress is None or not is_current or not progress.finish(index):
+            self._finished_elsewhere(fact)
             return
-        progress = self.progress[bracket]
-        if fact.imported and not (rung == progress.rung and progress.is_open(index)):
-            self._imported_early(fact)
-            return
-        if rung != progress.rung:
-            raise FactError(f"{fact} does not fit {progress}")
-        progress.finish(index)
         self.results[bracket, rung][index] = fact
         self._update_leader(fact)
         if not progress.waiting and not progress.running:
             self._climb(bracket)
 
-    def _imported_early(self, fact: JobFinished) -> None:
-        """Keep an imported result that the run does not wait for now. If its config arrives on that
-        rung, it is not evaluated again."""
-        bracket, index, rung = fact[:3]
-        if index in self.results[bracket, rung]:
-            raise FactError(f"{fact} is already recorded")
+    def _finished_elsewhere(self, fact: JobFinished) -> None:
+        """Keep a result that the current run does not wait for now: one ahead of a later run, an
+        imported one, or a late one of an unfinished run. If the config of the other two arrives on
+        that rung, it is not evaluated again."""
+        bracket, index, rung, run = fact[:4]
+        if run != self.run.number or self.is_ahead(bracket, index):
+            self._finished_ahead(fact)
+            return
+        expected = fact.imported or (bracket, index, rung) in self.late.jobs
+        if not expected or index in self.results.get((bracket, rung), (index,)):
+            raise FactError(f"{fact} is not expected, or is already recorded")
+        self.late.running.discard((bracket, index, rung))
         self.results[bracket, rung][index] = fact
         self._update_leader(fact)
 
     def _finished_ahead(self, fact: JobFinished) -> None:
         bracket, index, rung, run = fact[:4]
         key = bracket, index, rung
-        next_runs = range(self.full.number + 1, self.run.number + 2)
-        fits = run in next_runs and rung == bracket and self.is_ahead(bracket, index)
+        fits = 0 < run <= self.run.number + 1 and rung == bracket and self.is_ahead(bracket, index)
         if not fits or key in self.ahead.results:
             raise FactError(f"{fact} fits neither run {self.run.number} nor the next one")
         self.ahead.running.discard(key)
@@ -292,7 +314,10 @@ class State:
         progress = self.progress[bracket]
         progress.rung = rung
         progress.waiting = sorted(indices.difference(self.results[bracket, rung]), reverse=True)
-        if not progress.waiting:
+        if self.late.running:
+            late = [i for i in progress.waiting if (bracket, i, rung) in self.late.running]
+            progress.start(late[::-1])
+        if not progress.open:
             self._climb(bracket)
 
     def _climb(self, bracket: int) -> None:

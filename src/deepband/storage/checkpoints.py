@@ -227,7 +227,7 @@ def retraining_cost(
         top, (order, slots) = state.schedule.top, state.frugal_contest()
         missing = sum((*config, top) not in kept for config in order[:slots])
         return missing * state.schedule.max_budget
-    deeper, kept = schedule or state.schedule.deepened(), set(kept)
+    deeper, kept = schedule or state.schedule.extended(levels=1), set(kept)
     counts = Counter(
         (bracket, rung)
         for (bracket, rung), results in state.results.items()

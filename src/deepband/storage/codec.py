@@ -29,7 +29,7 @@ from deepband.core.facts import (
 )
 from deepband.errors import FactError, SpaceError
 from deepband.storage.checksums import Row, Tally, checksum
-from deepband.storage.schema import COLUMNS, LISTED, format_of, missing_columns
+from deepband.storage.schema import COLUMNS, DEFAULTS, LISTED, format_of, missing_columns
 from deepband.storage.tagged_json import from_text, to_text
 
 Head: TypeAlias = Mapping[str, Any]
@@ -126,11 +126,18 @@ def _rows(
     connection: sqlite3.Connection, table: str, tally: Tally | None, tail: str = "", *given: int
 ) -> Iterable[Row]:
     """The verified rows of a table, with its COLUMNS."""
-    missing = [] if tally else missing_columns(connection, table)
-    names = ["NULL" if n in missing else f'"{n}"' for n in COLUMNS[table].split()]
-    listed = ", ".join([*names, "checksum"] if tally else names)
-    rows = connection.execute(f"SELECT {listed} FROM {table} {tail}", given)
-    return tally.checked(table, rows) if tally else rows
+    names, missing = COLUMNS[table].split(), missing_columns(connection, table)
+    present = [name for name in names if name not in missing]
+    listed = ", ".join(f'"{name}"' for name in (*present, *(["checksum"] if tally else ())))
+    found = connection.execute(f"SELECT {listed} FROM {table} {tail}", given)
+    rows: Iterable[Row] = tally.checked(table, found) if tally else found
+    return rows if present == names else (_filled(names, present, row) for row in rows)
+
+
+def _filled(names: Sequence[str], present: Sequence[str], row: Row) -> Row:
+    """A row of an older file, with what its missing columns stand for."""
+    values = dict(zip(present, row, strict=True))
+    return tuple(values.get(name, DEFAULTS.get(name)) for name in names)
 
 
 class Summary(NamedTuple):
@@ -169,7 +176,10 @@ def _runs(
     """The runs from the first one on, and evaluations after the start of their run. Evaluations
     ahead of the next run come last."""
     rows = list(_rows(connection, "runs", tally, "WHERE run >= ? ORDER BY run", first))
-    started = [RunStarted(run, Fraction(high), strategy) for run, high, strategy, _ in rows]
+    started = [
+        RunStarted(run, Fraction(high), strategy, width, brackets)
+        for run, high, strategy, _, width, brackets in rows
+    ]
     for run, finished in groupby(evaluations, key=itemgetter(3)):
         while started and started[0].run <= run:
             yield started.pop(0)
@@ -315,7 +325,10 @@ def _write_objective(_: sqlite3.Connection, facts: Sequence[ObjectiveNamed], row
 
 
 def _write_runs(connection: sqlite3.Connection, facts: Sequence[RunStarted], row: _Open) -> None:
-    rows = [(fact.run, str(fact.max_budget), fact.strategy, _now()) for fact in facts]
+    rows = [
+        (fact.run, str(fact.max_budget), fact.strategy, _now(), fact.width, fact.brackets)
+        for fact in facts
+    ]
     row["contents"] += _insert(connection, "runs", rows)
 
 

@@ -1,9 +1,9 @@
 """The tables of a study file, the version of their format, and the upgrade of older files.
 
-Format 1 has neither origins nor commit numbers, format 2 has no checksums, and early files of it
-have no origins. Older files are read as they are and upgraded by the first write. A newer format
-may add tables and columns, but must keep the meaning of these, checksums included: its files can
-be read here, but not written.
+Format 1 has neither origins nor commit numbers, and format 2 has no checksums; early files of it
+have no origins. Format 3 has neither widths nor numbers of brackets. Older files are read as they
+are and upgraded by the first write. A newer format may add tables and columns, but must keep the
+meaning of these, checksums included: its files can be read here, but not written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sqlite3
 
 from deepband.storage.checksums import checksum
 
-FORMAT = 3
+FORMAT = 4
 APPLICATION = 0x44454550  # "DEEP"
 
 SCHEMA = f"""
@@ -41,6 +41,8 @@ CREATE TABLE runs (
     max_budget TEXT NOT NULL,
     strategy TEXT,
     started TEXT NOT NULL,
+    width INTEGER NOT NULL,
+    brackets INTEGER, -- how many the run is limited to
     checksum INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE configs (
@@ -74,17 +76,19 @@ CREATE INDEX evaluations_by_commit ON evaluations (commits);
 NUMBER = "INTEGER NOT NULL DEFAULT 0"
 ADDED = {
     "studies": {"reopened": NUMBER, "contents": NUMBER, "checksum": NUMBER},
-    "runs": {"checksum": NUMBER},
+    "runs": {"width": "INTEGER NOT NULL DEFAULT 1", "brackets": "INTEGER", "checksum": NUMBER},
     "configs": {"origin": "TEXT", "checksum": NUMBER},
     "evaluations": {"commits": NUMBER, "origin": "TEXT", "checksum": NUMBER},
 }
 """Columns added after format 1, in the order of the upgrade."""
+DEFAULTS = {"width": 1}
+"""What columns that an older file does not have are read as, if not as NULL."""
 INDEX = "CREATE INDEX IF NOT EXISTS evaluations_by_commit ON evaluations (commits)"
 
 COLUMNS = {
     "studies": "study eta min_budget max_budget seed maximize integer_budgets sampler chunk space "
     "objective created commits reopened contents",
-    "runs": "run max_budget strategy started",
+    "runs": "run max_budget strategy started width brackets",
     "configs": "bracket index config origin",
     "evaluations": "bracket index rung run loss error metrics seconds resumed_from curve origin "
     "finished commits",
@@ -106,27 +110,32 @@ def format_of(connection: sqlite3.Connection) -> int:
 def missing_columns(connection: sqlite3.Connection, table: str) -> list[str]:
     """The columns added after format 1 that a table does not have. The format number does not say:
     there are files of format 2 with and without origins."""
+    if format_of(connection) >= FORMAT:
+        return []
     present = {row[1] for row in connection.execute(f"PRAGMA table_info ({table})")}
     return [name for name in ADDED[table] if name not in present]
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
     """Upgrade an older file to this format, within the current transaction."""
-    for table in ADDED:
-        for name in missing_columns(connection, table):
+    changed = {table: missing_columns(connection, table) for table in ADDED}
+    for table, missing in changed.items():
+        for name in missing:
             connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {ADDED[table][name]}")
     connection.execute(INDEX)
     connection.execute(f"PRAGMA user_version = {FORMAT}")
-    contents = sum(_add_checksums(connection, table) for table in KEYS)
-    connection.execute("UPDATE studies SET contents = ?", (contents,))
+    for table in KEYS:
+        if changed[table]:
+            _set_checksums(connection, table)
+    totals = " + ".join(f"(SELECT coalesce(sum(checksum), 0) FROM {table})" for table in KEYS)
+    connection.execute(f"UPDATE studies SET contents = {totals}")
     (row,) = connection.execute(f"SELECT {LISTED['studies']} FROM studies")
     connection.execute("UPDATE studies SET checksum = ?", (checksum("studies", row),))
 
 
-def _add_checksums(connection: sqlite3.Connection, table: str) -> int:
-    """Set the checksum of every row of a table, and return their sum."""
+def _set_checksums(connection: sqlite3.Connection, table: str) -> None:
+    """Set the checksum of every row of a table."""
     rows = connection.execute(f"SELECT {LISTED[table]} FROM {table}").fetchall()
     where = " AND ".join(f"{name} = ?" for name in LISTED[table].split(", ")[: KEYS[table]])
     sums = [(checksum(table, row), *row[: KEYS[table]]) for row in rows]
     connection.executemany(f"UPDATE {table} SET checksum = ? WHERE {where}", sums)
-    return sum(each for each, *_ in sums)

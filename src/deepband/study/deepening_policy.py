@@ -64,11 +64,11 @@ class Automatic:
         advice = advise(state)
         if not advice.deepen:
             return None, advice.title
-        offers = [each for each in advice.quotes if not each.fills]
+        offers = [each for each in advice.quotes if each.step == "deepening"]
         costs = [each.cost for each in offers if each.strategy == self.strategy]
         if not costs:
             return None, f"{advice.title}; but {self.strategy} cannot continue from here"
-        to = state.schedule.deepened().max_budget
+        to = state.schedule.extended(levels=1).max_budget
         reason = self._exceeded(to, costs[0].spent + costs[0].high)
         return (None, f"{advice.title}; but {reason}") if reason else (to, advice.title)
 

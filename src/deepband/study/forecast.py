@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from deepband.core import hyperband
+from deepband.core.extension import options
 from deepband.core.facts import Config
 from deepband.core.records import Job
 from deepband.core.state import State
@@ -58,12 +58,11 @@ def forecast(
     start = study.copy(_ByChance(study.session.learns))
     found, done = _forecast("the current run", start, workers, duration)
     forecasts = [found]
-    for strategy, schedule in hyperband.options(done.session.state):
-        deeper = done.copy()
-        deeper.deepen(strategy, to=schedule.max_budget)
-        filling = schedule == done.session.state.schedule
-        name = f"{'filling' if filling else 'deepening'} {strategy!r}"
-        found, _ = _forecast(name, deeper, workers, duration)
+    for strategy, schedule in options(done.session.state):
+        larger = done.copy()
+        larger.session.start_run(strategy, schedule)
+        name = f"{done.session.quote(strategy, schedule).step} {strategy!r}"
+        found, _ = _forecast(name, larger, workers, duration)
         forecasts.append(found)
     return forecasts
 

@@ -17,7 +17,6 @@ from deepband.core.facts import (
     Fact,
     JobFinished,
     ObjectiveNamed,
-    RunStarted,
     StudyCreated,
     own_copy,
 )
@@ -45,7 +44,7 @@ def history(state: State) -> Iterator[Fact]:
         yield ObjectiveNamed(state.objective)
     results = _by_run(state)
     for run in state.runs:
-        yield RunStarted(run.number, run.schedule.max_budget, run.strategy)
+        yield run.started
         if not run.number:
             yield from _drawn(state)
         yield from results.get(run.number, ())

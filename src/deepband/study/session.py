@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepband.core import hyperband
 from deepband.core.facts import (
@@ -31,6 +32,7 @@ from deepband.core.facts import (
 )
 from deepband.core.records import Job, whole_key
 from deepband.core.results import read_result
+from deepband.core.runs import started
 from deepband.core.schedule import Schedule
 from deepband.core.state import State
 from deepband.core.strategies import StrategyName
@@ -49,6 +51,9 @@ from deepband.storage import Storage, state_of
 from deepband.storage.checkpoints import Checkpoints, Keep, retraining_cost
 from deepband.study.observers import Observer, Observers, history
 from deepband.study.thread_safety import MethodLock, synchronized
+
+if TYPE_CHECKING:
+    from deepband.analysis.quote import Quote
 
 FREE = {
     "name",
@@ -139,8 +144,20 @@ class Session:
         if not self.done:
             raise UnfinishedError(action, hyperband.open_jobs(self.state))
 
+    def quote(self, strategy: StrategyName, schedule: Schedule | None) -> Quote:
+        """What a run with a larger schedule costs; None if there is nothing to do."""
+        from deepband.analysis.quote import quote
+
+        retraining = self.retraining_cost(strategy, schedule)
+        return replace(quote(self.state, strategy, schedule), retraining=retraining)
+
+    def start_run(self, strategy: StrategyName, schedule: Schedule) -> None:
+        """Start a run with a larger schedule."""
+        self._lock()
+        self._record([started(self.state.run.number + 1, strategy, schedule)])
+
     def retraining_cost(self, strategy: StrategyName, schedule: Schedule | None = None) -> Fraction:
-        """The most that the next deepening, or one to a schedule, may train again because
+        """The most that the next deepening, or a run with this schedule, may train again because
         checkpoints are missing. Zero if the objective never saved any."""
         if not self._saves or not self.checkpoints.folder.is_dir():
             return Fraction(0)

@@ -9,8 +9,9 @@ from fractions import Fraction
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from deepband.core.facts import Fact, RunStarted, StudyCreated
-from deepband.core.schedule import Budget, Schedule, as_number, read_budget
+from deepband.core.facts import Fact, StudyCreated
+from deepband.core.runs import started
+from deepband.core.schedule import Budget, Schedule, as_number, check_count, read_budget
 from deepband.core.state import State
 from deepband.errors import InputError, shown
 from deepband.samplers import Sampler, SamplerName, make_sampler
@@ -37,6 +38,8 @@ class Settings(TypedDict):
     maximize: bool | None
     integer_budgets: bool | None
     sampler: SamplerName | Sampler | None
+    width: int | None
+    brackets: int | None
 
 
 def open_study(
@@ -50,6 +53,8 @@ def open_study(
     maximize: bool | None = None,
     integer_budgets: bool | None = None,
     sampler: SamplerName | Sampler | None = None,
+    width: int | None = None,
+    brackets: int | None = None,
     keep: str = "newest",
 ) -> Study:
     """Make a study, or open one that is there.
@@ -61,7 +66,11 @@ def open_study(
     `max_budget`, in whatever unit the objective understands, with `eta` (3) times the budget from
     rung to rung. Where the budgets between them are not whole, `integer_budgets` floors what jobs
     carry; costs count the exact ones. `seed` (0) decides every draw. A study that is there keeps
-    its settings: one that is given must be the same, and `max_budget` that of the first run.
+    its settings: one that is given must be the same, and `max_budget`, `width` and `brackets` those
+    of the first run.
+
+    `width` (1) multiplies the number of configs of every bracket. `brackets` limits the study to
+    the first ones: 1 is successive halving. A study can be extended in both directions later.
 
     `sampler` says where configs come from: "uniform", one that learns from what was evaluated
     ("tpe", "forest", "de", "prior"), or one of your own.
@@ -83,17 +92,19 @@ def open_study(
         maximize=maximize,
         integer_budgets=integer_budgets,
         sampler=sampler,
+        width=width,
+        brackets=brackets,
     )
     kept = read_keep(keep)
     opened = _storage(storage)
     state = state_of(opened)
     if state.runs:
-        shaped, chosen = check_same(state.created, given)
+        shaped, chosen = check_same(state, given)
         return Study(Session(opened, state, ConfigSource(state.created, shaped, chosen), kept))
-    created, shaped, chosen = create(given, storage or ":memory:")
+    created, schedule, shaped, chosen = create(given, storage or ":memory:")
     if opened.path is not None:
         _check_storable(created)
-    facts: list[Fact] = [created, RunStarted(0, created.max_budget, None)]
+    facts: list[Fact] = [created, started(0, None, schedule)]
     if opened.lock():  # somebody made it in the meantime
         opened.close()
         return open_study(storage, **given, keep=keep)
@@ -124,14 +135,16 @@ def _check_storable(created: StudyCreated) -> None:
     check_storable(created.space)
 
 
-def create(given: Settings, where: object) -> tuple[StudyCreated, Space, Sampler]:
-    """The settings of a new study, from what is given and the defaults."""
+def create(given: Settings, where: object) -> tuple[StudyCreated, Schedule, Space, Sampler]:
+    """The settings of a new study and its first schedule, from what is given and the defaults."""
     low, high, eta, seed = given["min_budget"], given["max_budget"], given["eta"], given["seed"]
     if given["space"] is None or high is None:
         name = "space" if given["space"] is None else "max_budget"
         raise InputError(f"there is no study at {where} yet: give {name} to make one.")
     low, eta = 1 if low is None else low, 3 if eta is None else eta
-    schedule = Schedule.of(eta, low, high)
+    width = 1 if given["width"] is None else check_count("width", given["width"])
+    brackets = None if given["brackets"] is None else check_count("brackets", given["brackets"])
+    schedule = Schedule.of(eta, low, high, width, brackets)
     if given["integer_budgets"] and schedule.unit < 1:
         raise InputError(
             f"integer_budgets would floor the smallest budget, {as_number(schedule.unit)}, to "
@@ -151,11 +164,14 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Space, Sampler
         sampler=name,
         chunk=chunk,
     )
-    return created, space, sampler
+    return created, schedule, space, sampler
 
 
-def check_same(created: StudyCreated, given: Settings) -> tuple[Space | None, Sampler]:
+def check_same(state: State, given: Settings) -> tuple[Space | None, Sampler]:
     """Raise an InputError that names both values where what is given differs from what is kept."""
+    created, first = state.created, state.runs[0].schedule
+    _compare("first width", first.width, given["width"])
+    _compare("first number of brackets", first.bracket_limit, given["brackets"])
     _compare("eta", created.eta, given["eta"])
     _compare("maximize", created.maximize, given["maximize"])
     _compare("integer_budgets", created.integer_budgets, given["integer_budgets"])
@@ -179,13 +195,13 @@ def check_same(created: StudyCreated, given: Settings) -> tuple[Space | None, Sa
 
 
 _ADVICE = "A study keeps its settings: leave it out, or open another study."
-_DEEPEN = "Leave it out; to go on with a larger one, deepen the study (`study.deepen`)."
+_EXTEND = "Leave it out; to continue with a larger one, extend the study (`study.extend`)."
 
 
 def _compare(name: str, kept: object, given: object) -> None:
     if given is not None and given != kept:
         shown = [as_number(each) if isinstance(each, Fraction) else each for each in (kept, given)]
-        advice = _DEEPEN if name == "first max_budget" else _ADVICE
+        advice = _EXTEND if name.startswith("first ") else _ADVICE
         raise InputError(
             f"the study was made with {name} {shown[0]!r}, and {shown[1]!r} is given. {advice}"
         )

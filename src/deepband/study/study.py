@@ -16,11 +16,12 @@ from deepband.core.evaluations import (
     best_evaluation_at,
     count_evaluations,
 )
-from deepband.core.facts import ConfigsDrawn, JobKey, JobsReopened, RunStarted
+from deepband.core.extension import Target, deeper, extended, options, read_target, wider
+from deepband.core.facts import ConfigsDrawn, JobKey, JobsReopened
 from deepband.core.records import Evaluation, Job
 from deepband.core.results import read_result
 from deepband.core.schedule import Budget, as_number
-from deepband.core.strategies import StrategyName, check_name
+from deepband.core.strategies import FRUGAL, StrategyName, check_name
 from deepband.errors import InputError, NoResultError, SmallSpaceWarning, read_index
 from deepband.samplers import Sampler
 from deepband.storage import MemoryStorage
@@ -51,7 +52,7 @@ FREE = {
     "optimize",
     "auto_deepen",
 }
-FREE |= {"plot", "max_budget", "done", "observe", "close", "save_as"}
+FREE |= {"plot", "max_budget", "width", "done", "observe", "close", "save_as"}
 """Methods whose steps are locked one by one, and values that any thread may read."""
 
 
@@ -323,44 +324,119 @@ class Study:
         session.record(facts)
         return keys
 
-    # Continuing with a larger budget
+    # Continuing with more
 
-    def deepen(self, strategy: StrategyName = "preserving", to: Budget | None = None) -> None:
+    def deepen(
+        self,
+        strategy: StrategyName = "preserving",
+        to: Budget | None = None,
+        *,
+        unfinished: bool = False,
+    ) -> None:
         """Start a run with a larger max_budget: eta times the current one, or `to`.
 
         Earlier evaluations are reused as the strategy defines. `to` may be any max_budget * eta**j.
-        If the study has already been there, nothing happens, so that a script can be run again.
+        If a run has already had it, nothing happens, so that a script can be run again.
 
         "discarding", "preserving" and "efficient" are the paper's strategies. "frugal" is not, and
         has none of its guarantees: it samples nothing and promotes only the best of the top rung,
         for about a tenth of the price. Deepening with one of the others to the same max_budget
         then completes that level.
 
+        The current run must be finished, unless `unfinished` is True: see `extend`.
+
         >>> study.optimize(lambda config, budget: config["x"])
         >>> study.deepen("preserving")
         """
+        self.session.lock()
+        state = self.session.state
+        target = deeper(state) if to is None else read_target(state, to)
+        self._extend("deepen", strategy, target, unfinished)
+
+    def widen(
+        self,
+        strategy: StrategyName = "efficient",
+        to: int | None = None,
+        *,
+        unfinished: bool = False,
+    ) -> None:
+        """Start a run with more configurations at the same max_budget: one more than the current
+        width, or `to`.
+
+        Width w starts every bracket with w times as many configurations as plain Hyperband. The
+        default strategy is "efficient", because it then costs exactly what the new configurations
+        cost. If a run has already had this width, nothing happens.
+
+        >>> study.optimize(lambda config, budget: config["x"])
+        >>> study.widen()
+        """
+        self.session.lock()
+        state = self.session.state
+        target = wider(state) if to is None else read_target(state, width=to)
+        self._extend("widen", strategy, target, unfinished)
+
+    def extend(
+        self,
+        strategy: StrategyName = "preserving",
+        *,
+        max_budget: Budget | None = None,
+        width: int | None = None,
+        brackets: int | None = None,
+        unfinished: bool = False,
+    ) -> None:
+        """Start a run with a larger max_budget, a larger width, more brackets, or all in one step.
+
+        What is left out stays as it is. If a run has already had the given values, nothing
+        happens; otherwise none of them may be smaller than it is now.
+
+        With `unfinished`, the current run need not be finished. What is recorded at that moment
+        counts as evaluated before. A result that arrives later is recorded even if the new run
+        does not need it. The study then depends on which results came before the extension.
+
+        >>> study.optimize(lambda config, budget: config["x"])
+        >>> study.extend("efficient", max_budget=27, width=2)
+        """
+        self.session.lock()
+        target = read_target(self.session.state, max_budget, width, brackets)
+        self._extend("extend", strategy, target, unfinished)
+
+    def _extend(
+        self, action: str, strategy: StrategyName, target: Target, unfinished: bool
+    ) -> None:
         check_name(strategy)
-        session = self.session
-        session.lock()
-        schedule = hyperband.deepened(session.state, strategy, to)
+        state = self.session.state
+        schedule = extended(state, strategy, target)
         if schedule is None:
             return
-        session.check_done("deepen")
-        session.record([RunStarted(session.state.run.number + 1, schedule.max_budget, strategy)])
+        if strategy == FRUGAL or not unfinished:
+            self.session.check_done(action)
+        self.session.start_run(strategy, schedule)
 
-    def quote(self, strategy: StrategyName = "preserving", to: Budget | None = None) -> Quote:
-        """What deepening would reuse, add and cost.
+    def quote(
+        self,
+        strategy: StrategyName = "preserving",
+        to: Budget | None = None,
+        *,
+        width: int | None = None,
+        brackets: int | None = None,
+    ) -> Quote:
+        """What an extension would reuse, add and cost: to max_budget `to`, to a width, to a number
+        of brackets, or by default one level deeper.
+
+        While a run is unfinished, it quotes what an extension at this moment would cost, and says
+        so.
 
         >>> quote = study.quote("efficient", to=27)
+        >>> wider = study.quote("efficient", width=2)
         """
-        from deepband.analysis import quote
-
         check_name(strategy)
-        session = self.session
-        session.check_done("quote a deepening")
-        schedule = hyperband.deepened(session.state, strategy, to)
-        quoted = quote.quote(session.state, strategy, schedule)
-        return replace(quoted, retraining=session.retraining_cost(strategy, schedule))
+        state = self.session.state
+        by_default = (to, width, brackets) == (None, None, None)
+        target = deeper(state) if by_default else read_target(state, to, width, brackets)
+        schedule = extended(state, strategy, target)
+        if strategy == FRUGAL:
+            self.session.check_done("quote a frugal deepening")
+        return self.session.quote(strategy, schedule)
 
     def advice(self) -> Advice:
         """Whether deepening is likely to pay, judged by the finished run alone: how similarly the
@@ -373,7 +449,7 @@ class Study:
 
         self.session.check_done("give advice")
         advised = advise(self.session.state)
-        quotes = [self.quote(each.strategy, each.max_budget) for each in advised.quotes]
+        quotes = (self.session.quote(*option) for option in options(self.session.state))
         return replace(advised, quotes=tuple(quotes))
 
     # Results
@@ -387,6 +463,12 @@ class Study:
     def max_budget(self) -> int | float:
         """The largest budget of the current run."""
         return as_number(self.session.state.schedule.max_budget)
+
+    @property
+    def width(self) -> int:
+        """The width of the current run: how many times as many configurations it has as plain
+        Hyperband."""
+        return self.session.state.schedule.width
 
     @property
     def best(self) -> Evaluation:

@@ -99,7 +99,7 @@ class Exported:
     def schedule(self) -> Schedule:
         """The schedule up to the highest rung with a result."""
         first = Schedule.of(self.eta, self.min_budget, self.max_budgets[0])
-        return first.deepened(len(self.steps) - 1 - first.top)
+        return first.extended(len(self.steps) - 1 - first.top)
 
     def budget_of(self, step: int) -> Budget:
         return self.steps.get(step, step)

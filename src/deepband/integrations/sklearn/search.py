@@ -203,7 +203,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             study = self._study if resumes and self.study is None else self._open(X, y, splits)
             try:
                 fingerprint.check_name(study.session.state.objective, name)
-                check_same(study.session.state.created, self._given())
+                check_same(study.session.state, self._given())
                 study.session.name_objective(name)
                 yield study, splits
             finally:
@@ -230,6 +230,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             maximize=True,
             integer_budgets=True,
             sampler=self.sampler,
+            width=None,
+            brackets=None,
         )
 
     def _largest(self, X: Any) -> int:

@@ -10,6 +10,7 @@ from deepband.analysis.quote import quote
 from deepband.analysis.text import brief, printable, shortened
 from deepband.core import hyperband
 from deepband.core.evaluations import best_evaluation
+from deepband.core.extension import options
 from deepband.core.facts import JobKey
 from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
@@ -109,5 +110,5 @@ def _quotes(state: State) -> list[dict[str, Any]]:
     """The price of each way of deepening; empty until the run is done."""
     if not hyperband.is_done(state):
         return []
-    quotes = [quote(state, *option) for option in hyperband.options(state)]
+    quotes = [quote(state, *option) for option in options(state)]
     return [{"title": printable(each.title), "lines": each.lines()} for each in quotes]

@@ -16,8 +16,8 @@ from deepband.analysis import chart_data, summary
 from deepband.analysis.export import kind_of_failure
 from deepband.analysis.quote import Quote
 from deepband.analysis.text import brief, printable
-from deepband.core import hyperband
 from deepband.core.evaluations import best_evaluation, best_evaluation_at, evaluation_of
+from deepband.core.extension import options
 from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
 from deepband.errors import DeepbandError
@@ -75,9 +75,9 @@ def _contents(study: Study) -> dict[str, Any]:
 
 
 def _quotes(study: Study) -> list[Quote]:
-    """The price of each way of deepening; empty until the run is done."""
-    options = hyperband.options(study.session.state) if study.done else []
-    return [study.quote(strategy, schedule.max_budget) for strategy, schedule in options]
+    """The price of each way to continue; empty until the run is done."""
+    found = options(study.session.state) if study.done else ()
+    return [study.session.quote(*option) for option in found]
 
 
 def _leaders(study: Study) -> list[Evaluation]:

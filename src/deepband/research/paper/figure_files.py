@@ -129,7 +129,7 @@ def draw_deepening() -> Figure:
         cost = figures.SHOWN.cost_of({cell: count.new for cell, count in counts.items()})
         ax.text(0, top + 0.2, f"{cost} units evaluated", fontsize="medium")
     axes[0].set_ylabel("bracket")
-    old, new = figures.SHOWN, figures.SHOWN.deepened()
+    old, new = figures.SHOWN, figures.SHOWN.extended(levels=1)
     figure.suptitle(
         f"max_budget {old.max_budget}, then {new.max_budget}, eta {old.eta}: "
         f"{TAKEN[0]} reused, {NEW[0]} evaluated, {LEFT[0]} not promoted again",
