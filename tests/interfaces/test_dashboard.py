@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 import deepband
 import hostile
+from deepband.core.extension import options
 from deepband.interfaces.cli import main
 from deepband.interfaces.dashboard.app import make_app
 from deepband.interfaces.dashboard.evaluation_list import ROWS_PER_PAGE
@@ -278,8 +279,7 @@ def test_the_first_event_is_the_study(server: Server, place: Path) -> None:
     assert overview["status"]["spent"] == study.runs[0].cost
     assert overview["status"]["left"] == 0
     assert [quote["title"] for quote in overview["quotes"]] == [
-        study.quote(strategy).title
-        for strategy in ("discarding", "preserving", "efficient", "frugal")
+        study.session.quote(*option).title for option in options(study.session.state)
     ]
     assert sum(sum(cell["evaluated"]) for cell in overview["cells"]) == len(study.evaluations)
 

@@ -62,12 +62,7 @@ def canonical(study: Study) -> list[str]:
 def played(case: Case, order: random.Random | None = None) -> tuple[Study, Remembering]:
     """A case under a sampler that learns."""
     sampler = Remembering()
-    study = open_study(
-        eta=case.eta,
-        min_budget=case.min_budget,
-        max_budget=case.min_budget * case.eta**case.top,
-        sampler=sampler,
-    )
+    study = case.open(sampler=sampler)
     play(case, study, order)
     return study, sampler
 
