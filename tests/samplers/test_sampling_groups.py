@@ -77,7 +77,7 @@ def test_a_group_sees_what_the_definition_says(case: Case) -> None:
         drawn_in = next(
             run.number
             for run in full
-            if bracket <= run.schedule.top and indices[0] < run.schedule.start_size(bracket)
+            if run.schedule.contains(bracket, indices[0])
         )
         start = indices[0] // GROUP * GROUP
         wanted = {
