@@ -317,7 +317,7 @@ FRACTIONS: list[dict[str, Any]] = [
     {"min_budget": Fraction(1, 9), "max_budget": 1},  # its cost, 26/3, is no float
     {"min_budget": 1, "max_budget": 1.7, "eta": 2},
     {"min_budget": 1, "max_budget": 100},
-    {"min_budget": 1, "max_budget": 100, "integer_budgets": True},
+    {"min_budget": 1, "max_budget": 100, "integer_budgets": False},
 ]
 
 

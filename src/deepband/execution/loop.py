@@ -198,7 +198,7 @@ class Loop:
                 return
             for job in self.session.reserve([key]):
                 self._running[job.key] = job
-                budget = self.session.state.schedule.budget(job.rung)
+                budget = self.session.state.schedule.charge(job.rung)
                 if self.limits.spend_ahead(budget, cost_left(self.session.state)):
                     self.executor.submit(self._task(job))
                 else:
@@ -206,11 +206,11 @@ class Loop:
                     self._hand_back(job)
 
     def _cost(self, task: Task) -> Fraction:
-        """What a task trains: the exact budget of its rung, which the job carries rounded, less
-        that of the checkpoint it resumes from."""
+        """What a task trains: the budget of its rung, less that of the checkpoint it resumes
+        from."""
         schedule = self.session.state.schedule
         begun = task.context.previous_rung if task.context else None
-        return schedule.budget(task.job.rung) - (0 if begun is None else schedule.budget(begun))
+        return schedule.charge(task.job.rung) - (0 if begun is None else schedule.charge(begun))
 
     def _hand_back(self, job: Job) -> None:
         """Release a job that was not started."""
@@ -261,7 +261,7 @@ class Loop:
             self._trusted = True
         elif not self._trusted and len(self._held) >= self.first_failures:
             self._disown()
-            raise ObjectiveError([each.error or "" for each in self._held])
+            raise ObjectiveError([each.error or "" for each in self._held], _hint(self._held[0]))
 
     def _disown(self) -> None:
         """End all running jobs and remove their results: the objective is at fault."""
@@ -361,3 +361,14 @@ class Loop:
         if not (self.session.done or state.is_decided(job.bracket, job.rung)):
             return []
         return superfluous(state, self.keep, checkpoints.kept())
+
+
+def _hint(failed: Attempt) -> str:
+    """The likely cause of a failure, if it is a fractional budget used as a count."""
+    budget, error = failed.job.budget, failed.error or ""
+    if isinstance(budget, int) or "as an integer" not in error:
+        return ""
+    return (
+        f"The budget of the first one is {budget:.6g}, which is not a whole number: make the study "
+        "with integer_budgets=True, or use int(budget). "
+    )

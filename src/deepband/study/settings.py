@@ -64,13 +64,14 @@ def open_study(
 
     A new study needs `space` and `max_budget`. Hyperband runs between `min_budget` (1) and
     `max_budget`, in whatever unit the objective understands, with `eta` (3) times the budget from
-    rung to rung. Where the budgets between them are not whole, `integer_budgets` floors what jobs
-    carry; costs count the exact ones. `seed` (0) decides every draw. A study that is there keeps
-    its settings: one that is given must be the same, and `max_budget`, `width` and `brackets` those
-    of the first run.
+    rung to rung. If both are whole numbers, the budgets of jobs are rounded down to whole numbers,
+    and so are costs; `integer_budgets` overrides that. `seed` (0) decides every draw.
 
     `width` (1) multiplies the number of configs of every bracket. `brackets` limits the study to
-    the first ones: 1 is successive halving. A study can be extended in both directions later.
+    the first ones: 1 is successive halving. Both can be extended later, as `max_budget` can.
+
+    A study that is there keeps its settings: one that is given must be the same, and `max_budget`,
+    `width` and `brackets` those of the first run.
 
     `sampler` says where configs come from: "uniform", one that learns from what was evaluated
     ("tpe", "forest", "de", "prior"), or one of your own.
@@ -144,8 +145,9 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Schedule, Spac
     low, eta = 1 if low is None else low, 3 if eta is None else eta
     width = 1 if given["width"] is None else check_count("width", given["width"])
     brackets = None if given["brackets"] is None else check_count("brackets", given["brackets"])
-    schedule = Schedule.of(eta, low, high, width, brackets)
-    if given["integer_budgets"] and schedule.unit < 1:
+    whole = _integer_budgets(given["integer_budgets"], low, high)
+    schedule = Schedule.of(eta, low, high, width, brackets, whole)
+    if whole and schedule.unit < 1:
         raise InputError(
             f"integer_budgets would floor the smallest budget, {as_number(schedule.unit)}, to "
             "zero: choose another unit, or a min_budget of 1 or more."
@@ -160,9 +162,10 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Schedule, Spac
         max_budget=read_budget("max_budget", high),
         seed=0 if seed is None else _seed(seed),
         maximize=_switch("maximize", given["maximize"]),
-        integer_budgets=_switch("integer_budgets", given["integer_budgets"]),
+        integer_budgets=whole,
         sampler=name,
         chunk=chunk,
+        whole_costs=whole,
     )
     return created, schedule, space, sampler
 
@@ -211,6 +214,14 @@ def _seed(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise InputError(f"seed is {shown(seed)}: give a whole number of 0 or more.")
     return int(seed)
+
+
+def _integer_budgets(given: bool | None, low: Budget, high: Budget) -> bool:
+    """Whether jobs carry whole budgets: by default, if both ends are whole."""
+    if given is not None:
+        return _switch("integer_budgets", given)
+    ends = read_budget("min_budget", low), read_budget("max_budget", high)
+    return all(each.denominator == 1 for each in ends)
 
 
 def _switch(name: str, given: bool | None) -> bool:

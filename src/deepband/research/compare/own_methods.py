@@ -118,6 +118,7 @@ class OwnMethod:
             max_budget=ledger.task.max_budget // ETA**levels,
             seed=seed,
             maximize=True,
+            integer_budgets=False,  # every tool is charged exact budgets
             sampler=SamplerWithHistory(SAMPLERS[self.sampler](CHUNK), earlier),
         )
 
