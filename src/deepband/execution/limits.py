@@ -13,7 +13,7 @@ from deepband.errors import InputError, shown
 
 
 class Limits:
-    """When to stop before the run is done. Costs are exact, and count what is really trained."""
+    """When to stop before the run is done. Costs are exact, and count what is actually trained."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Limits:
         return self.max_seconds is not None and time.monotonic() - self.start >= self.max_seconds
 
     def spend(self, budget: Fraction) -> bool:
-        """Count a budget, unless it would go beyond the limit."""
+        """Count a budget, unless it would exceed the limit."""
         if self.max_cost is not None and exceeds(self.cost + budget, self.max_cost):
             return False
         self.cost += budget

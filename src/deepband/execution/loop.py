@@ -1,4 +1,4 @@
-"""Keeps workers busy until the run is done, a limit is reached or something fails.
+"""The loop that keeps workers busy until the run is done, a limit is reached or something fails.
 
 An exception or NaN is a result of the config and is recorded at once. But if the first evaluations
 of a call all fail, the objective is at fault: nothing is recorded then, so that a typo does not
@@ -334,7 +334,7 @@ class Loop:
             path, partial = self.checkpoints.begin(key)
         except OSError as error:
             raise StorageError(
-                self.checkpoints.folder, f"cannot hold checkpoints: {error}."
+                self.checkpoints.folder, f"cannot store checkpoints: {error}."
             ) from error
         return Context(
             seed=training_seed(state.created.seed, *key),

@@ -65,7 +65,7 @@ class TensorBoardObserver:
             self._folder.mkdir(parents=True, exist_ok=True)
             mark.write_text(f"{study}\n")
         elif mark.read_text().strip() != study:
-            raise DeepbandError(f"{self._folder} holds another study: give each its own folder.")
+            raise DeepbandError(f"{self._folder} contains another study: give each its own folder.")
 
 
 def _write(folder: Path, number: int, events: Iterator[Event]) -> None:

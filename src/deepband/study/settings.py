@@ -1,4 +1,4 @@
-"""Opening a study: settings are checked when it is made and compared when it is opened again."""
+"""Opening a study: settings are checked when it is created and compared when it is reopened."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Settings(TypedDict):
-    """What a user gave; None is what was not given."""
+    """The settings that a user gave; None if not given."""
 
     space: Space | ConfigurationSpace | Mapping[str, Any] | None
     max_budget: Budget | None
@@ -52,21 +52,22 @@ def open_study(
     sampler: SamplerName | Sampler | None = None,
     keep: str = "newest",
 ) -> Study:
-    """Make a study, or open one that is there.
+    """Create a study, or open an existing one.
 
-    `storage` is the path of a file such as "mlp.study" (beside which a folder "mlp.study.files" is
-    made), or None or ":memory:" for a study that ends with its process.
+    `storage` is the path of a file such as "mlp.study" (with a folder "mlp.study.files" beside it),
+    or None or ":memory:" for a study that ends with its process.
 
-    A new study needs `space` and `max_budget`. Hyperband runs between `min_budget` (1) and
-    `max_budget`, in whatever unit the objective understands, with `eta` (3) times the budget from
-    rung to rung. Where the budgets between them are not whole, `integer_budgets` floors what jobs
-    carry; costs count the exact ones. `seed` (0) decides every draw. A study that is there keeps
-    its settings: one that is given must be the same, and `max_budget` that of the first run.
+    A new study needs `space` and `max_budget`. Hyperband runs between `min_budget` (default 1) and
+    `max_budget`, in any unit that the objective uses. Each rung has `eta` (default 3) times the
+    budget of the rung below. If budgets between the two are not whole, `integer_budgets` rounds
+    those of jobs down; costs count the exact budgets. `seed` (default 0) determines every sample.
+    An existing study keeps its settings: those that are given must be the same, and `max_budget`
+    is that of the first run.
 
-    `sampler` says where configs come from: "uniform", one that learns from what was evaluated
-    ("tpe", "forest", "de", "prior"), or one of your own.
+    `sampler` is the source of configs: "uniform", a sampler that learns from evaluations ("tpe",
+    "forest", "de", "prior"), or your own.
 
-    `keep` says which checkpoints stay: "newest" of each config, "all", "none", or "top:20".
+    `keep` selects the checkpoints to keep: "newest" of each config, "all", "none", or "top:20".
 
     >>> study = open_study(space={"lr": (1e-4, 1e-1, "log")}, max_budget=9)
     >>> while job := study.ask():
@@ -94,7 +95,7 @@ def open_study(
     if opened.path is not None:
         _check_storable(created)
     facts: list[Fact] = [created, RunStarted(0, created.max_budget, None)]
-    if opened.lock():  # somebody made it in the meantime
+    if opened.lock():  # another process created it in the meantime
         opened.close()
         return open_study(storage, **given, keep=keep)
     opened.append(facts)
@@ -102,7 +103,7 @@ def open_study(
 
 
 def reopen(storage: Storage) -> Study:
-    """The study of a storage that holds one."""
+    """The study of a storage that contains one."""
     state = state_of(storage)
     _, sampler, _ = make_sampler(state.created.sampler, state.created.chunk)
     source = ConfigSource(state.created, None, sampler)
@@ -129,7 +130,7 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Space, Sampler
     low, high, eta, seed = given["min_budget"], given["max_budget"], given["eta"], given["seed"]
     if given["space"] is None or high is None:
         name = "space" if given["space"] is None else "max_budget"
-        raise InputError(f"there is no study at {where} yet: give {name} to make one.")
+        raise InputError(f"there is no study at {where} yet: give {name} to create one.")
     low, eta = 1 if low is None else low, 3 if eta is None else eta
     schedule = Schedule.of(eta, low, high)
     if given["integer_budgets"] and schedule.unit < 1:
@@ -155,7 +156,7 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Space, Sampler
 
 
 def check_same(created: StudyCreated, given: Settings) -> tuple[Space | None, Sampler]:
-    """Raise an InputError that names both values where what is given differs from what is kept."""
+    """Raise an InputError with both values if a given setting differs from the stored one."""
     _compare("eta", created.eta, given["eta"])
     _compare("maximize", created.maximize, given["maximize"])
     _compare("integer_budgets", created.integer_budgets, given["integer_budgets"])
@@ -174,12 +175,12 @@ def check_same(created: StudyCreated, given: Settings) -> tuple[Space | None, Sa
     space = Space.of(given["space"])
     difference = Space.described(created.space).difference(space)
     if difference:
-        raise InputError(f"the study was made with another space: {difference}. {_ADVICE}")
+        raise InputError(f"the study was created with another space: {difference}. {_ADVICE}")
     return space, sampler
 
 
 _ADVICE = "A study keeps its settings: leave it out, or open another study."
-_DEEPEN = "Leave it out; to go on with a larger one, deepen the study (`study.deepen`)."
+_DEEPEN = "Leave it out; to continue with a larger one, deepen the study (`study.deepen`)."
 
 
 def _compare(name: str, kept: object, given: object) -> None:
@@ -187,7 +188,7 @@ def _compare(name: str, kept: object, given: object) -> None:
         shown = [as_number(each) if isinstance(each, Fraction) else each for each in (kept, given)]
         advice = _DEEPEN if name == "first max_budget" else _ADVICE
         raise InputError(
-            f"the study was made with {name} {shown[0]!r}, and {shown[1]!r} is given. {advice}"
+            f"the study was created with {name} {shown[0]!r}, and {shown[1]!r} is given. {advice}"
         )
 
 
