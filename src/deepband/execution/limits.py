@@ -40,8 +40,8 @@ class Limits:
         return True
 
     def spend_ahead(self, budget: Fraction, needed: Fraction) -> bool:
-        """The same for a job ahead, which has a limit of its own and leaves the current run what
-        that still needs."""
+        """The same for a job ahead, which has its own limit and must leave what the current run
+        still needs."""
         if self.ahead_limit is not None and exceeds(self.ahead + budget, self.ahead_limit):
             return False
         if self.max_cost is not None and exceeds(self.cost + budget + needed, self.max_cost):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["TensorBoardObserver"]
 
 MARK = "study.txt"
-"""The file that holds the id of the study."""
+"""The file with the id of the study."""
 LARGEST_STEP = 2**63 - 1
 
 

@@ -106,8 +106,8 @@ class Session:
 
     @property
     def group(self) -> int | None:
-        """How many configs of a bracket a sampler that learns draws together. None if the sampler
-        does not learn: then any config can be drawn at any time."""
+        """How many configs of a bracket a sampler that learns samples together. None if it does not
+        learn: then any config can be sampled at any time."""
         return self.state.created.chunk if self.learns else None
 
     @property
