@@ -253,7 +253,7 @@ class SmallSpaceWarning(UserWarning):
 
 
 class ObserverWarning(UserWarning):
-    """An observer failed. The study continues without it."""
+    """An observer failed. The run continues."""
 
 
 class BusyWarning(UserWarning):

@@ -96,7 +96,7 @@ class JobReleased(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of an evaluation: the part of a `JobFinished` that the worker reports."""
+    """The outcome of an evaluation: the part of a `JobFinished` that the worker reports."""
 
     loss: float | None
     """To be minimised; None for a failure."""
