@@ -115,7 +115,7 @@ class TestEveryStorage:
         storage = make()
         storage.lock()
         storage.append(FACTS[:2])
-        source = ConfigSource(CREATED, SPACE, Uniform(64))
+        source = ConfigSource(State(storage.load()), SPACE, Uniform(64))
         study = Study(Session(storage, State(storage.load()), source, read_keep("newest")))
         objective = noisy(3, failures=0.2)
         finish(study, objective, random.Random(0))

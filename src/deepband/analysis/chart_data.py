@@ -15,6 +15,7 @@ from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import read_index
 from deepband.space.choices import position
+from deepband.space.space_change import combined
 
 _run, _index = attrgetter("run"), attrgetter("index")
 
@@ -176,7 +177,7 @@ def on_rung(state: State, rung: int) -> list[tuple[JobFinished, dict[str, Any]]]
         if is_drawable(each.loss)
     ]
     results.sort(key=lambda each: (each.loss, each.bracket, each.index))
-    return [(each, state.configs[each.bracket][each.index]) for each in results]
+    return [(each, state.config(each.bracket, each.index)) for each in results]
 
 
 def both_rungs(state: State) -> Iterator[tuple[int, list[tuple[float, float]]]]:
@@ -222,8 +223,8 @@ class Axis:
 
 
 def axes(state: State) -> list[Axis]:
-    """The parameters of the space."""
-    return [_axis(state, parameter) for parameter in state.created.space["hyperparameters"]]
+    """The parameters of the space, with all values that any space of the study has."""
+    return [_axis(state, parameter) for parameter in combined(state)["hyperparameters"]]
 
 
 def _axis(state: State, parameter: Mapping[str, Any]) -> Axis:

@@ -34,10 +34,13 @@ class Verdict:
     cutoff: float | None = None
     width: int = 1
     """The width of the run."""
+    new_space: bool = False
+    """Whether the run started with another search space."""
 
     def __str__(self) -> str:
         details = [self.strategy] if self.strategy else []
         details += [f"width {self.width}"] if self.width > 1 else []
+        details += ["new space"] if self.new_space else []
         run = f"run {self.run} ({', '.join(details)})" if details else f"run {self.run}"
         return f"{run}, rung {self.rung}, budget {self.budget}: {self.reason}"
 
@@ -141,7 +144,7 @@ def _verdict(state: State, run: Run, bracket: int, index: int, rung: int, reason
     result = state.results[bracket, rung].get(index)
     loss = result.loss if result else None
     verdict = Verdict(run.number, run.strategy, rung, run.budgets[rung], loss, reason)
-    return replace(verdict, width=run.schedule.width)
+    return replace(verdict, width=run.schedule.width, new_space=run.change is not None)
 
 
 def _show(state: State, loss: float | None) -> str:

@@ -14,6 +14,7 @@ from deepband.core.costs import counts, paid
 from deepband.core.runs import Run
 from deepband.core.schedule import Cell, Schedule, as_number
 from deepband.core.state import State
+from deepband.space.space_change import differences
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class RunSummary:
     width: int
     brackets: int | None
     """The number of brackets that the run is limited to; None for all."""
+    space_changes: tuple[str, ...]
+    """How its search space differs from that of the run before, in words."""
     evaluations: int
     added: int
     """Imported results. They are not counted as evaluations and cost nothing."""
@@ -118,6 +121,7 @@ def _summary(state: State, run: Run, done: bool) -> RunSummary:
         max_budget=as_number(run.schedule.max_budget),
         width=run.schedule.width,
         brackets=run.schedule.bracket_limit,
+        space_changes=space_changes(state, run),
         evaluations=len(evaluations),
         added=everything - len(evaluations),
         cost=run.schedule.cost_of(counted),
@@ -126,6 +130,15 @@ def _summary(state: State, run: Run, done: bool) -> RunSummary:
         seconds=sum(each.seconds or 0.0 for each in evaluations),
         done=done,
     )
+
+
+def space_changes(state: State, run: Run) -> tuple[str, ...]:
+    """How the search space of a run differs from that of the run before, in words."""
+    if run.change is None:
+        return ()
+    earlier = [each.change.space for each in state.runs[: run.number] if each.change]
+    old = earlier[-1] if earlier else state.created.space
+    return tuple(differences(old, run.change.space, run.change.added))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def evaluation_of(state: State, result: JobFinished) -> Evaluation:
         index=result.index,
         rung=result.rung,
         budget=state.run.budgets[result.rung],
-        config=own_copy(state.configs[result.bracket][result.index]),
+        config=own_copy(state.config(result.bracket, result.index)),
         loss=result.loss,
         value=None if result.loss is None else state.value(result.loss),
         run=result.run,

@@ -56,6 +56,20 @@ class StudyCreated(NamedTuple):
     """Whether costs count the whole budgets that jobs carry. Older studies count exact ones."""
 
 
+class SpaceChange(NamedTuple):
+    """Another search space, for configs that are sampled from now on."""
+
+    space: Mapping[str, Any]
+    added: Config
+    """The values of new parameters that existing configs are taken to have."""
+    firsts: tuple[int, ...]
+    """By bracket: the first index that is sampled from this space. In later brackets it is 0."""
+
+    def applies_to(self, bracket: int, index: int) -> bool:
+        """Whether a config is sampled from this space, or from a later one."""
+        return bracket >= len(self.firsts) or index >= self.firsts[bracket]
+
+
 class RunStarted(NamedTuple):
     """A run started: the first one, which has no strategy, or an extension of the one before."""
 
@@ -65,6 +79,7 @@ class RunStarted(NamedTuple):
     width: int = 1
     brackets: int | None = None
     """The number of brackets that the run is limited to; None for all."""
+    change: SpaceChange | None = None
 
 
 class ObjectiveNamed(NamedTuple):

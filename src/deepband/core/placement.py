@@ -101,7 +101,7 @@ def _fits(state: State, config: Config, rung: int, place: Place) -> bool:
     if rung == bracket:
         return place == free_place(state, bracket) or state.result(*place, rung) is not None
     below = state.result(bracket, index, rung - 1)
-    return below is not None and state.configs[bracket][index] == config
+    return below is not None and state.config(bracket, index) == config
 
 
 def _place_of(state: State, config: Config, rung: int) -> Place | None:
@@ -110,7 +110,7 @@ def _place_of(state: State, config: Config, rung: int) -> Place | None:
         above = state.results.get((bracket, rung), {})
         for index, result in state.results.get((bracket, rung - 1), {}).items():
             continues = result.imported and index not in above
-            if continues and state.configs[bracket][index] == config:
+            if continues and state.config(bracket, index) == config:
                 return bracket, index
     return None
 

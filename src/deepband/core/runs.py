@@ -9,15 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import neg
 
-from deepband.core.facts import JobFinished, JobKey, RunStarted
+from deepband.core.facts import JobFinished, JobKey, RunStarted, SpaceChange
 from deepband.core.schedule import Cell, Schedule
 from deepband.core.strategies import FRUGAL
 from deepband.errors import FactError
 
 
-def started(number: int, strategy: str | None, schedule: Schedule) -> RunStarted:
+def started(
+    number: int, strategy: str | None, schedule: Schedule, change: SpaceChange | None = None
+) -> RunStarted:
     """The fact that starts a run with a schedule."""
-    return RunStarted(number, schedule.max_budget, strategy, schedule.width, schedule.bracket_limit)
+    size = schedule.width, schedule.bracket_limit
+    return RunStarted(number, schedule.max_budget, strategy, *size, change)
 
 
 @dataclass(slots=True)
@@ -32,13 +35,15 @@ class Run:
     before: dict[Cell, frozenset[int]]
     """The configs that had been evaluated in each cell when the run started."""
     arrived: dict[Cell, frozenset[int]] = field(default_factory=dict)
+    change: SpaceChange | None = None
+    """The search space that it started with, if that is another one than before."""
     left_open: int = 0
     """How many of its jobs had no result when it was extended."""
 
     @property
     def started(self) -> RunStarted:
         """The fact that started it."""
-        return started(self.number, self.strategy, self.schedule)
+        return started(self.number, self.strategy, self.schedule, self.change)
 
     @property
     def frugal(self) -> bool:

@@ -25,6 +25,7 @@ from deepband.core.facts import (
     JobsStarted,
     ObjectiveNamed,
     RunStarted,
+    SpaceChange,
     StudyCreated,
 )
 from deepband.core.runs import Ahead, BracketProgress, Late, Run
@@ -54,8 +55,10 @@ class State:
         self.runs: list[Run] = []
         self.progress: list[BracketProgress] = []
         """By bracket, of the current run."""
+        self.changes: list[SpaceChange] = []
+        """The changes of the search space, in order."""
         self.configs: list[list[Config]] = []
-        """By bracket, then index: the configs sampled so far."""
+        """By bracket, then index: the configs sampled so far, as they were sampled."""
         self.origins: dict[tuple[int, int], str] = {}
         """By (bracket, index), of configs that the sampler did not supply."""
         self.results: dict[Cell, dict[int, JobFinished]] = {}
@@ -76,6 +79,7 @@ class State:
             BracketProgress(each.rung, sorted([*each.waiting, *each.running], reverse=True))
             for each in self.progress
         ]
+        other.changes = list(self.changes)
         other.configs = [list(configs) for configs in self.configs]
         other.origins = dict(self.origins)
         other.results = {cell: dict(results) for cell, results in self.results.items()}
@@ -103,6 +107,21 @@ class State:
     def coming(self) -> Schedule:
         """The schedule that the next full run has if the study is deepened by one level."""
         return self.schedule if self.run.frugal else self.schedule.extended(levels=1)
+
+    @property
+    def space(self) -> Mapping[str, Any]:
+        """The description of the search space that new configs come from."""
+        return self.changes[-1].space if self.changes else self.created.space
+
+    def config(self, bracket: int, index: int) -> Config:
+        """A config as jobs carry it: with the values of parameters that were added later."""
+        config = self.configs[bracket][index]
+        for change in self.changes:
+            if not change.applies_to(bracket, index):
+                config = config | {
+                    name: value for name, value in change.added.items() if name not in config
+                }
+        return config
 
     def is_ahead(self, bracket: int, index: int) -> bool:
         """Whether a config belongs to a later full run, and to no run so far."""
@@ -161,8 +180,10 @@ class State:
         schedule = self._schedule_of(fact)
         budgets = schedule.job_budgets(self.created.integer_budgets)
         before = {cell: frozenset(results) for cell, results in self.results.items()}
-        run = Run(fact.run, fact.strategy, schedule, budgets, before)
+        run = Run(fact.run, fact.strategy, schedule, budgets, before, change=fact.change)
         self.runs.append(run)
+        if fact.change is not None:
+            self.changes.append(fact.change)
         for cell in schedule.cells():
             self.results.setdefault(cell, {})
         self.configs.extend([] for _ in range(len(self.configs), len(schedule.brackets)))

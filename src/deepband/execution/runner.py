@@ -70,6 +70,7 @@ def _loop(
         from deepband.execution.executors.serialization import check_choices  # loads cloudpickle
 
         check_choices(session.state.created.space)
+        check_choices(session.state.space)
     outbox = Outbox(session.files) if session.persistent or travels else None
     if outbox:
         outbox.make()

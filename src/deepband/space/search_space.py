@@ -153,6 +153,18 @@ class Space:
             raise SpaceError(f"{shown(given)} is not a config of the space: {error}.") from error
         return {name: values[name] for name in self.configspace if name in values}
 
+    def value(self, name: str, given: Any) -> Any:
+        """A user's value of one parameter, as the space would have sampled it."""
+        return _plain_value(self.configspace[name], given)
+
+    def has(self, config: Mapping[str, Any]) -> bool:
+        """Whether a config belongs to the space."""
+        try:
+            self.config(config)
+        except SpaceError:
+            return False
+        return True
+
     def configs(self, matrix: Matrix) -> list[Config]:
         """The columns of a matrix as plain dicts, without inactive parameters."""
         import numpy as np

@@ -25,6 +25,7 @@ from deepband.core.facts import (
     JobsReopened,
     ObjectiveNamed,
     RunStarted,
+    SpaceChange,
     StudyCreated,
 )
 from deepband.errors import FactError, SpaceError
@@ -177,14 +178,21 @@ def _runs(
     ahead of the next run come last."""
     rows = list(_rows(connection, "runs", tally, "WHERE run >= ? ORDER BY run", first))
     started = [
-        RunStarted(run, Fraction(high), strategy, width, brackets)
-        for run, high, strategy, _, width, brackets in rows
+        RunStarted(run, Fraction(high), strategy, width, brackets, _change(change))
+        for run, high, strategy, _, width, brackets, change in rows
     ]
     for run, finished in groupby(evaluations, key=itemgetter(3)):
         while started and started[0].run <= run:
             yield started.pop(0)
         yield from (JobFinished(*row) for row in finished)
     yield from started
+
+
+def _change(text: str | None) -> SpaceChange | None:
+    if text is None:
+        return None
+    space, added, firsts = from_text(text)
+    return SpaceChange(space, added, tuple(firsts))
 
 
 def _drawn(
@@ -328,7 +336,15 @@ def _write_objective(_: sqlite3.Connection, facts: Sequence[ObjectiveNamed], row
 
 def _write_runs(connection: sqlite3.Connection, facts: Sequence[RunStarted], row: _Open) -> None:
     rows = [
-        (fact.run, str(fact.max_budget), fact.strategy, _now(), fact.width, fact.brackets)
+        (
+            fact.run,
+            str(fact.max_budget),
+            fact.strategy,
+            _now(),
+            fact.width,
+            fact.brackets,
+            to_text(list(fact.change)) if fact.change else None,
+        )
         for fact in facts
     ]
     row["contents"] += _insert(connection, "runs", rows)

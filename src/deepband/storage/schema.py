@@ -1,7 +1,7 @@
 """The tables of a study file, the version of their format, and the upgrade of older files.
 
 Format 1 has neither origins nor commit numbers, and format 2 has no checksums; early files of it
-have no origins. Format 3 has neither widths nor numbers of brackets. Older files are read as they
+have no origins. Format 3 has no width, number of brackets or change of the space. Older files are read as they
 are and upgraded by the first write. A newer format may add tables and columns, but must keep the
 meaning of these, checksums included: its files can be read here, but not written.
 """
@@ -44,6 +44,7 @@ CREATE TABLE runs (
     started TEXT NOT NULL,
     width INTEGER NOT NULL,
     brackets INTEGER, -- how many the run is limited to
+    change TEXT, -- the search space from this run on, if it is another one
     checksum INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE configs (
@@ -82,7 +83,12 @@ ADDED = {
         "whole_costs": NUMBER,
         "checksum": NUMBER,
     },
-    "runs": {"width": "INTEGER NOT NULL DEFAULT 1", "brackets": "INTEGER", "checksum": NUMBER},
+    "runs": {
+        "width": "INTEGER NOT NULL DEFAULT 1",
+        "brackets": "INTEGER",
+        "change": "TEXT",
+        "checksum": NUMBER,
+    },
     "configs": {"origin": "TEXT", "checksum": NUMBER},
     "evaluations": {"commits": NUMBER, "origin": "TEXT", "checksum": NUMBER},
 }
@@ -94,7 +100,7 @@ INDEX = "CREATE INDEX IF NOT EXISTS evaluations_by_commit ON evaluations (commit
 COLUMNS = {
     "studies": "study eta min_budget max_budget seed maximize integer_budgets sampler chunk space "
     "objective created commits reopened contents whole_costs",
-    "runs": "run max_budget strategy started width brackets",
+    "runs": "run max_budget strategy started width brackets change",
     "configs": "bracket index config origin",
     "evaluations": "bracket index rung run loss error metrics seconds resumed_from curve origin "
     "finished commits",

@@ -16,6 +16,7 @@ from deepband.core.facts import (
     Fact,
     JobFinished,
     ObjectiveNamed,
+    RunStarted,
     StudyCreated,
     own_copy,
 )
@@ -146,6 +147,13 @@ def _copy_created(fact: StudyCreated) -> StudyCreated:
     return fact._replace(space=own_copy(fact.space))
 
 
+def _copy_run(fact: RunStarted) -> RunStarted:
+    if fact.change is None:
+        return fact
+    space, added = map(own_copy, fact.change[:2])
+    return fact._replace(change=fact.change._replace(space=space, added=added))
+
+
 def _copy_drawn(fact: ConfigsDrawn) -> ConfigsDrawn:
     return fact._replace(configs=tuple(map(own_copy, fact.configs)))
 
@@ -156,6 +164,7 @@ def _copy_finished(fact: JobFinished) -> JobFinished:
 
 _COPY: dict[type, Callable[[Any], Fact]] = {
     StudyCreated: _copy_created,
+    RunStarted: _copy_run,
     ConfigsDrawn: _copy_drawn,
     JobFinished: _copy_finished,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deepband.core import hyperband
 from deepband.core.facts import (
@@ -28,6 +28,7 @@ from deepband.core.facts import (
     JobsStarted,
     ObjectiveNamed,
     Outcome,
+    SpaceChange,
     own_copy,
 )
 from deepband.core.records import Job, whole_key
@@ -53,12 +54,16 @@ from deepband.study.observers import Observer, Observers, history
 from deepband.study.thread_safety import MethodLock, synchronized
 
 if TYPE_CHECKING:
+    from ConfigSpace import ConfigurationSpace
+
     from deepband.analysis.quote import Quote
+
+    SpaceSpec: TypeAlias = Space | ConfigurationSpace | Mapping[str, Any]
+    """What users may give as a search space."""
 
 FREE = {
     "name",
     "maximize",
-    "space",
     "learns",
     "group",
     "persistent",
@@ -102,7 +107,7 @@ class Session:
     @property
     def space(self) -> Space:
         """The search space."""
-        return self.source.space
+        return self.source.space(self.state)
 
     @property
     def learns(self) -> bool:
@@ -151,10 +156,44 @@ class Session:
         retraining = self.retraining_cost(strategy, schedule)
         return replace(quote(self.state, strategy, schedule), retraining=retraining)
 
-    def start_run(self, strategy: StrategyName, schedule: Schedule) -> None:
-        """Start a run with a larger schedule."""
+    def start_run(
+        self, strategy: StrategyName, schedule: Schedule, change: SpaceChange | None = None
+    ) -> None:
+        """Start a run with a larger schedule, and with another space if there is a change."""
         self._lock()
-        self._record([started(self.state.run.number + 1, strategy, schedule)])
+        self._record([started(self.state.run.number + 1, strategy, schedule, change)])
+
+    def space_change(
+        self, given: SpaceSpec | None, added: Mapping[str, Any] | None, reached: bool
+    ) -> SpaceChange | None:
+        """The change to a space that a user gave, or None if it is the current one. If the target
+        is already reached, a space that the study has had is accepted, too."""
+        if given is None:
+            if added:
+                raise InputError("added belongs to a new space: give space, too.")
+            return None
+        new, state = Space.of(given), self.state
+        had = [state.created.space, *(change.space for change in state.changes)]
+        if reached and any(not Space.described(each).difference(new) for each in had):
+            return None
+        if not self.space.difference(new):
+            return None
+        if reached:
+            raise InputError(
+                "the study has already been extended so far, with another space. To change the "
+                "space, extend it further."
+            )
+        return self._changed(new, added)
+
+    def _changed(self, new: Space, added: Mapping[str, Any] | None) -> SpaceChange:
+        from deepband.space.space_change import read_added
+        from deepband.storage.codec import check_storable
+
+        values = read_added(self.space, new, added)
+        if self.persistent:
+            check_storable(new.description)
+        firsts = tuple(map(len, self.state.configs))
+        return SpaceChange(new.description, values, firsts)
 
     def retraining_cost(self, strategy: StrategyName, schedule: Schedule | None = None) -> Fraction:
         """The most that the next deepening, or a run with this schedule, may train again because
@@ -198,7 +237,7 @@ class Session:
         except (JobError, InputError):
             return False
         configs = self.state.configs[bracket] if bracket < len(self.state.configs) else []
-        return index < len(configs) and configs[index] == job.config
+        return index < len(configs) and self.state.config(bracket, index) == job.config
 
     def tell_all(self, pairs: Iterable[tuple[Job, object]]) -> None:
         """Record the results of jobs: all of them, or none if it raises."""
@@ -285,7 +324,8 @@ class Session:
         storage = SqliteStorage(path)
         if storage.path.exists():
             raise InputError(f"{storage.path} exists already: give the path of a new file.")
-        check_storable(self.state.created.space)
+        for space in (self.state.created.space, *(each.space for each in self.state.changes)):
+            check_storable(space)
         folder = self.checkpoints.folder if self._saves else None
         write_copy(storage, history(self.state), folder)
         unsaved, self._unsaved = self._unsaved, ()
@@ -322,11 +362,11 @@ class Session:
     def _hand_out(self, keys: Sequence[JobKey]) -> list[Job]:
         state = self.state
         self._record([*self.source.missing(state, keys), JobsStarted(tuple(keys))])
-        configs, budgets, study = state.configs, state.run.budgets, state.created.study
+        budgets, study = state.run.budgets, state.created.study
         if max(keys)[0] >= len(budgets):  # ahead, in the next run's new bracket
             budgets = state.coming.job_budgets(state.created.integer_budgets)
         return [
-            Job(bracket, index, rung, budgets[rung], own_copy(configs[bracket][index]), study)
+            Job(bracket, index, rung, budgets[rung], own_copy(state.config(bracket, index)), study)
             for bracket, index, rung in keys
         ]
 

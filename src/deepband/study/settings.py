@@ -102,7 +102,7 @@ def open_study(
     state = state_of(opened)
     if state.runs:
         shaped, chosen = check_same(state, given)
-        return Study(Session(opened, state, ConfigSource(state.created, shaped, chosen), kept))
+        return Study(Session(opened, state, ConfigSource(state, shaped, chosen), kept))
     created, schedule, shaped, chosen = create(given, storage or ":memory:")
     if opened.path is not None:
         _check_storable(created)
@@ -111,14 +111,15 @@ def open_study(
         opened.close()
         return open_study(storage, **given, keep=keep)
     opened.append(facts)
-    return Study(Session(opened, State(facts), ConfigSource(created, shaped, chosen), kept))
+    state = State(facts)
+    return Study(Session(opened, state, ConfigSource(state, shaped, chosen), kept))
 
 
 def reopen(storage: Storage) -> Study:
     """The study of a storage that contains one."""
     state = state_of(storage)
     _, sampler, _ = make_sampler(state.created.sampler, state.created.chunk)
-    source = ConfigSource(state.created, None, sampler)
+    source = ConfigSource(state, None, sampler)
     return Study(Session(storage, state, source, read_keep("newest")))
 
 
@@ -192,7 +193,9 @@ def check_same(state: State, given: Settings) -> tuple[Space | None, Sampler]:
     if given["space"] is None:
         return None, sampler
     space = Space.of(given["space"])
-    difference = Space.described(created.space).difference(space)
+    difference = Space.described(state.space).difference(space)
+    if difference and state.changes and not Space.described(created.space).difference(space):
+        return None, sampler  # the first space is accepted too
     if difference:
         raise InputError(f"the study was created with another space: {difference}. {_ADVICE}")
     return space, sampler

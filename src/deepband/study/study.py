@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from deepband.execution.executors.selection import ExecutorSpec
     from deepband.execution.objective import Objective
     from deepband.plots import Plots
+    from deepband.study.session import SpaceSpec
 
 FREE = {
     "ask",
@@ -332,6 +333,8 @@ class Study:
         to: Budget | None = None,
         *,
         unfinished: bool = False,
+        space: SpaceSpec | None = None,
+        added: Mapping[str, Any] | None = None,
     ) -> None:
         """Start a run with a larger max_budget: eta times the current one, or `to`.
 
@@ -343,7 +346,7 @@ class Study:
         for about a tenth of the price. Deepening with one of the others to the same max_budget
         then completes that level.
 
-        The current run must be finished, unless `unfinished` is True: see `extend`.
+        `unfinished`, `space` and `added` are those of `extend`.
 
         >>> study.optimize(lambda config, budget: config["x"])
         >>> study.deepen("preserving")
@@ -351,7 +354,7 @@ class Study:
         self.session.lock()
         state = self.session.state
         target = deeper(state) if to is None else read_target(state, to)
-        self._extend("deepen", strategy, target, unfinished)
+        self._extend("deepen", strategy, target, unfinished, space, added)
 
     def widen(
         self,
@@ -359,13 +362,16 @@ class Study:
         to: int | None = None,
         *,
         unfinished: bool = False,
+        space: SpaceSpec | None = None,
+        added: Mapping[str, Any] | None = None,
     ) -> None:
         """Start a run with more configurations at the same max_budget: one more than the current
         width, or `to`.
 
         Width w starts every bracket with w times as many configurations as plain Hyperband. The
         default strategy is "efficient", because it then costs exactly what the new configurations
-        cost. If a run has already had this width, nothing happens.
+        cost. If a run has already had this width, nothing happens. `unfinished`, `space` and
+        `added` are those of `extend`.
 
         >>> study.optimize(lambda config, budget: config["x"])
         >>> study.widen()
@@ -373,7 +379,7 @@ class Study:
         self.session.lock()
         state = self.session.state
         target = wider(state) if to is None else read_target(state, width=to)
-        self._extend("widen", strategy, target, unfinished)
+        self._extend("widen", strategy, target, unfinished, space, added)
 
     def extend(
         self,
@@ -383,6 +389,8 @@ class Study:
         width: int | None = None,
         brackets: int | None = None,
         unfinished: bool = False,
+        space: SpaceSpec | None = None,
+        added: Mapping[str, Any] | None = None,
     ) -> None:
         """Start a run with a larger max_budget, a larger width, more brackets, or all in one step.
 
@@ -393,24 +401,40 @@ class Study:
         counts as evaluated before. A result that arrives later is recorded even if the new run
         does not need it. The study then depends on which results came before the extension.
 
+        With `space`, new configurations come from another search space; existing ones stay as they
+        are. Its ranges and choices may be larger or smaller, and a parameter may be fixed to a
+        value. For a new parameter, `added` gives the value that existing configurations are taken
+        to have; jobs carry it. The run must be finished.
+
         >>> study.optimize(lambda config, budget: config["x"])
         >>> study.extend("efficient", max_budget=27, width=2)
         """
         self.session.lock()
         target = read_target(self.session.state, max_budget, width, brackets)
-        self._extend("extend", strategy, target, unfinished)
+        self._extend("extend", strategy, target, unfinished, space, added)
 
     def _extend(
-        self, action: str, strategy: StrategyName, target: Target, unfinished: bool
+        self,
+        action: str,
+        strategy: StrategyName,
+        target: Target,
+        unfinished: bool,
+        space: SpaceSpec | None,
+        added: Mapping[str, Any] | None,
     ) -> None:
         check_name(strategy)
-        state = self.session.state
-        schedule = extended(state, strategy, target)
+        schedule = extended(self.session.state, strategy, target)
+        if strategy == FRUGAL and space is not None:
+            raise InputError(
+                "a frugal run samples nothing, so it cannot start with another space. Choose "
+                "another strategy."
+            )
+        change = self.session.space_change(space, added, schedule is None)
         if schedule is None:
             return
-        if strategy == FRUGAL or not unfinished:
+        if strategy == FRUGAL or change or not unfinished:
             self.session.check_done(action)
-        self.session.start_run(strategy, schedule)
+        self.session.start_run(strategy, schedule, change)
 
     def quote(
         self,
@@ -580,8 +604,9 @@ class Study:
         """
         session = self.session
         storage = MemoryStorage(history(session.state))
-        source = session.source.copy(sampler)
-        return Study(Session(storage, session.state.copy(), source, session.keep))
+        state = session.state.copy()
+        source = session.source.copy(state, sampler)
+        return Study(Session(storage, state, source, session.keep))
 
     def save_as(self, path: str | os.PathLike[str]) -> None:
         """Write the whole study to a new file, with its checkpoints, and continue there.

@@ -15,6 +15,7 @@ from deepband.errors import DeepbandError, InputError, StorageError, UnknownName
 from deepband.integrations.optuna import findings, study_import, trial_export
 from deepband.integrations.optuna.findings import BudgetOf, Exported, Finding, LeftOut
 from deepband.space.search_space import Space
+from deepband.space.space_change import combined
 from deepband.study.settings import open_study
 from deepband.study.study import Study
 
@@ -51,7 +52,9 @@ def export(
     )
     opened = _storage(library, storage)
     _remove_old(library, opened, study, name)
-    trials = trial_export.trials(study.session.state, study.session.space)
+    state = study.session.state
+    space = Space.described(combined(state)) if state.changes else study.session.space
+    trials = trial_export.trials(state, space)
     direction = "maximize" if study.session.maximize else "minimize"
     exported: optuna.Study = library.create_study(
         storage=opened, study_name=name, direction=direction

@@ -17,6 +17,7 @@ from deepband.core.state import State
 from deepband.errors import SpaceError, shown
 from deepband.space.choices import position
 from deepband.space.search_space import Space, choices
+from deepband.space.space_change import combined
 from deepband.storage.codec import check_storable
 from deepband.storage.tagged_json import to_text
 
@@ -53,7 +54,7 @@ def trajectories(state: State) -> list[Trajectory]:
     paths = [
         Trajectory(
             *place,
-            state.configs[place[0]][place[1]],
+            state.config(*place),
             tuple(sorted(results, key=attrgetter("rung"))),
         )
         for place, results in found.items()
@@ -98,10 +99,10 @@ def study_attributes(state: State) -> dict[str, Any]:
 def _space_text(state: State) -> str | None:
     """The space with its conditions as JSON; None if its choices are not plain values."""
     try:
-        check_storable(state.created.space)
+        check_storable(combined(state))
     except SpaceError:
         return None
-    return to_text(state.created.space)
+    return to_text(combined(state))
 
 
 def trials(state: State, space: Space) -> list[FrozenTrial]:

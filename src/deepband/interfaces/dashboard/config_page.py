@@ -20,7 +20,7 @@ def config_page(state: State, bracket: int, index: int) -> dict[str, Any] | None
     return {
         "bracket": bracket,
         "index": index,
-        "config": state.configs[bracket][index].items(),
+        "config": state.config(bracket, index).items(),
         "value_name": "value" if state.created.maximize else "loss",
         "verdicts": list(map(str, verdicts)),
         "rows": [_row(state, cell[index]) for cell in cells if index in cell],

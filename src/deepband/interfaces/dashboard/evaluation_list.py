@@ -72,7 +72,7 @@ def listing(state: State, query: Query) -> dict[str, Any]:
         if _fits(state, result, query)
     ]
     found = _sorted(found, _column(state, query.sort), query.descending)
-    names = [axis["name"] for axis in state.created.space["hyperparameters"]]
+    names = [axis["name"] for axis in state.space["hyperparameters"]]
     first = query.page * ROWS_PER_PAGE
     return {
         "parameters": [shortened(name, 40) for name in names],
@@ -100,7 +100,7 @@ def _searched(state: State, result: JobFinished) -> str:
 
 
 def _config(state: State, result: JobFinished) -> Config:
-    return state.configs[result.bracket][result.index]
+    return state.config(result.bracket, result.index)
 
 
 def _sorted(
