@@ -15,7 +15,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from deepband.core.facts import own_copy
+from deepband.core.facts import Outcome, own_copy
 from deepband.core.records import Attempt, Job
 from deepband.core.results import read_any_result
 from deepband.errors import InputError
@@ -118,30 +118,35 @@ ENVIRONMENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE,
 def perform(objective: Objective, task: Task, interruptible: bool = True) -> Attempt:
     """Run a job once and seal what it saved. Whatever the objective raises is its result, but for
     an interrupt where there can be one."""
+    process, start, context = os.getpid(), time.perf_counter(), task.context
+    outcome, environment = _call(objective, task, interruptible)
+    if os.getpid() != process:  # a forked child that came back: it is not the one who answers
+        os._exit(0)
+    seconds = time.perf_counter() - start
+    if context is None:
+        return Attempt(task.job, outcome._replace(seconds=seconds), None, environment)
+    curve = tuple(context.reported) or None
+    outcome = outcome._replace(seconds=seconds, resumed_from=context.previous_rung, curve=curve)
+    saved = context.path.name if _seal(context.path, task.keeps and not outcome.failed) else None
+    return Attempt(task.job, outcome, saved, environment)
+
+
+def _call(objective: Objective, task: Task, interruptible: bool) -> tuple[Outcome, bool]:
+    """What the objective returned or raised, and whether the machine is to blame for a failure."""
     more, named = _passed(objective, task.context) if task.context is not None else ([], {})
-    process, start = os.getpid(), time.perf_counter()
-    failure: BaseException | None = None
     try:
         result = objective(own_copy(task.job.config, _copied), task.job.budget, *more, **named)
-        outcome = read_any_result(result, task.maximize)
+        return read_any_result(result, task.maximize), False
     except BaseException as raised:
         if isinstance(raised, KeyboardInterrupt) and interruptible:
             raise
-        failure, outcome = raised, read_any_result(raised)
-    if os.getpid() != process:  # a forked child that came back: it is not the one who answers
-        os._exit(0)
-    attempt = Attempt(
-        task.job,
-        *outcome[:3],
-        seconds=time.perf_counter() - start,
-        environment=failure is not None and _is_of_environment(failure),
-    )
-    return attempt if task.context is None else _with_context(attempt, task, task.context)
+        return read_any_result(raised), _is_of_environment(raised)
 
 
 def cannot_hold(task: Task, error: Exception) -> Attempt:
     """A job that a worker could not even begin: a full disk or file table, say."""
-    return Attempt(task.job, None, f"{type(error).__name__}: {error}", environment=True)
+    outcome = Outcome(None, f"{type(error).__name__}: {error}")
+    return Attempt(task.job, outcome, environment=True)
 
 
 def _copied(value: object) -> object:
@@ -150,15 +155,6 @@ def _copied(value: object) -> object:
         return deepcopy(value)
     except Exception:
         return value
-
-
-def _with_context(attempt: Attempt, task: Task, context: Context) -> Attempt:
-    """An attempt with what its context tells of it."""
-    return attempt._replace(
-        resumed_from=context.previous_rung,
-        curve=tuple(context.reported) or None,
-        saved=context.path.name if _seal(context.path, task.keeps and not attempt.failed) else None,
-    )
 
 
 def _seal(path: Path, keeps: bool) -> bool:

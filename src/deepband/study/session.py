@@ -12,11 +12,9 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any
 
 from deepband.core import hyperband
 from deepband.core.facts import (
@@ -30,7 +28,6 @@ from deepband.core.facts import (
     own_copy,
 )
 from deepband.core.records import Job, whole_key
-from deepband.core.results import read_result
 from deepband.core.schedule import Schedule
 from deepband.core.state import State
 from deepband.core.strategies import StrategyName
@@ -183,19 +180,9 @@ class Session:
         configs = self.state.configs[bracket] if bracket < len(self.state.configs) else []
         return index < len(configs) and configs[index] == job.config
 
-    def tell_all(self, pairs: Iterable[tuple[Job, object]]) -> None:
-        """Record the results of jobs: all of them, or none if it raises."""
-        self._lock()
-        maximize = self.maximize
-        paired = read_pairs(pairs, "tell_all takes pairs, [(job, result), ...]")
-        self._finish((job, read_result(result, maximize)) for job, result in paired)
-
     def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
-        """Record what came of jobs, as it was read from their results: all of it, or nothing."""
+        """Record the outcomes of jobs: all of them, or none if it raises."""
         self._lock()
-        self._finish(pairs)
-
-    def _finish(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
         run, ahead = self.state.run.number, self.state.ahead.running
         finished: dict[JobKey, JobFinished] = {}
         for job, outcome in pairs:
@@ -338,19 +325,3 @@ def check_text(name: str, given: object, advice: str) -> None:
     """Raise an InputError for what is not a text that a file can hold."""
     if not isinstance(given, str) or not given or given != given.encode(errors="ignore").decode():
         raise InputError(f"{name} is {shown(given)}: {advice}")
-
-
-def read_pairs(given: object, wanted: str) -> list[tuple[Any, Any]]:
-    """The pairs in what was given. What the user's own iterators raise is passed on."""
-    if not isinstance(given, Iterable):
-        raise InputError(f"{wanted}, and was given {shown(given)}.")
-    return [_pair(each, wanted) for each in given]
-
-
-def _pair(given: object, wanted: str) -> tuple[Any, Any]:
-    if type(given) is tuple and len(given) == 2:  # nearly always
-        return given
-    pair = tuple(islice(given, 3)) if isinstance(given, Iterable) else ()
-    if len(pair) != 2:
-        raise InputError(f"{wanted}, and {shown(given)} is not one.")
-    return pair
