@@ -28,7 +28,7 @@ def read_result(result: object, maximize: bool = False) -> Outcome:
     is negated here and nowhere else. NaN and exceptions are failures. Anything else raises
     ResultError.
     """
-    if type(result) is float and -math.inf < result < math.inf:  # nearly always
+    if type(result) is float and math.isfinite(result):  # nearly always
         return Outcome(-result if maximize else result)
     if isinstance(result, BaseException):
         return Outcome(None, _describe(result))
@@ -54,13 +54,13 @@ def read_results(pairs: object, wanted: str, maximize: bool) -> Iterator[tuple[A
     are read at once, before any decision; what the user's own iterators raise is passed on."""
     if not isinstance(pairs, Iterable):
         raise InputError(f"{wanted}, and was given {shown(pairs)}.")
-    read = [_pair(each, wanted) for each in pairs]
+    read = [
+        each if type(each) is tuple and len(each) == 2 else _pair(each, wanted) for each in pairs
+    ]
     return ((first, read_result(result, maximize)) for first, result in read)
 
 
 def _pair(given: object, wanted: str) -> tuple[Any, Any]:
-    if type(given) is tuple and len(given) == 2:  # nearly always
-        return given
     pair = tuple(islice(given, 3)) if isinstance(given, Iterable) else ()
     if len(pair) != 2:
         raise InputError(f"{wanted}, and {shown(given)} is not one.")

@@ -25,6 +25,7 @@ from deepband.core.facts import (
     JobsStarted,
     ObjectiveNamed,
     Outcome,
+    fact_of,
     own_copy,
 )
 from deepband.core.records import Job, whole_key
@@ -51,7 +52,6 @@ FREE = {
     "name",
     "maximize",
     "space",
-    "learns",
     "group",
     "persistent",
     "files",
@@ -70,6 +70,8 @@ class Session:
         self.state = state
         """Everything recorded so far. Read it; only `record` changes it."""
         self.source = source
+        self.learns = source.sampler.learns
+        """Whether the sampler uses earlier results."""
         self.keep = keep
         self._closed = False
         self._observers: Observers | None = None
@@ -95,11 +97,6 @@ class Session:
     def space(self) -> Space:
         """The search space."""
         return self.source.space
-
-    @property
-    def learns(self) -> bool:
-        """Whether the sampler uses earlier results."""
-        return self.source.sampler.learns
 
     @property
     def group(self) -> int | None:
@@ -189,7 +186,7 @@ class Session:
             key = self._check_open(job)
             if key in finished:
                 raise JobError(*key, "the same job appears twice in this call.")
-            finished[key] = JobFinished.of(key, run + 1 if key in ahead else run, outcome)
+            finished[key] = fact_of(key, run + 1 if key in ahead else run, outcome)
         self._record([*self.source.missing(self.state, finished), *finished.values()])
 
     # Recording
