@@ -179,7 +179,7 @@ def ray_cluster() -> Iterator[None]:
 
 def losses(all_ended: Iterable[Ended]) -> dict[int, float | None]:
     """By the index of the job."""
-    return {each.task.job.index: each.attempt and each.attempt.loss for each in all_ended}
+    return {each.task.job.index: each.attempt and each.attempt.outcome.loss for each in all_ended}
 
 
 class TestExecutor:
@@ -206,7 +206,7 @@ class TestExecutor:
         executor.submit(bench.task())
         [ended] = executor.wait(LONG)
         assert ended.attempt is not None
-        assert ended.attempt.loss == 1.0
+        assert ended.attempt.outcome.loss == 1.0
         assert ended.lost is None
 
     @over(*ELSEWHERE)
@@ -259,8 +259,8 @@ class TestExecutor:
         executor.submit(bench.task("fail"))
         [ended] = executor.wait(LONG)
         assert ended.attempt is not None
-        assert ended.attempt.loss is None
-        assert (ended.attempt.error or "").startswith("ValueError: on purpose")
+        assert ended.attempt.outcome.loss is None
+        assert (ended.attempt.outcome.error or "").startswith("ValueError: on purpose")
 
     @over(*DYING)
     def test_a_worker_that_dies_loses_its_task_and_no_other(self, bench: Bench) -> None:

@@ -16,7 +16,7 @@ import oracle
 from adversary import LOSS, Adversary, run_with
 from deepband import InputError, Job, JobError, Study, UnfinishedError
 from deepband.analysis import export
-from deepband.core.facts import JobKey
+from deepband.core.facts import JobKey, Outcome
 from deepband.core.records import Attempt
 from deepband.core.strategies import StrategyName
 from deepband.execution.executors.base import Executor
@@ -96,8 +96,9 @@ class Machine(RuleBasedStateMachine):
         for job in jobs:
             with outbox.hold(job.key, "late", None):
                 value = self.result(job)
-                loss = value if isinstance(value, float) else None
-                outbox.put(Attempt(job, loss, None if loss is not None else "failed: x"), "late")
+                failure = Outcome(None, "failed: x")
+                outcome = Outcome(value) if isinstance(value, float) else failure
+                outbox.put(Attempt(job, outcome), "late")
             self.reported[job.key] = value
         self.study.optimize(lambda config, budget: 1.0, max_cost=0)
         assert outbox.waiting() == []

@@ -28,6 +28,7 @@ import pytest
 import deepband
 from deepband import Context, InputError, Job, ObjectiveError, StorageError, Study
 from deepband.analysis import export
+from deepband.core.facts import Outcome
 from deepband.core.records import Attempt
 from deepband.execution.executors import processes
 from deepband.execution.executors.worker_process import WorkerProcess
@@ -764,10 +765,10 @@ def test_a_result_of_a_config_with_objects_waits_in_the_outbox(tmp_path: Path) -
     outbox, job = Outbox(tmp_path), Job(0, 1, 2, 9, {"f": double, "of": {(1, 2): "a"}})
     outbox.make()
     with outbox.hold(job.key, "token", None):
-        outbox.put(Attempt(job, 0.5), "token")
+        outbox.put(Attempt(job, Outcome(0.5)), "token")
     found = outbox.get(job.key, "token")
     assert found is not None
-    assert (found.job.key, found.job.budget, found.loss) == (job.key, 9, 0.5)
+    assert (found.job.key, found.job.budget, found.outcome.loss) == (job.key, 9, 0.5)
 
 
 def test_a_job_that_is_given_up_while_its_result_is_written_leaves_none(
@@ -784,7 +785,7 @@ def test_a_job_that_is_given_up_while_its_result_is_written_leaves_none(
 
     with outbox.hold(job.key, "abcd", None):
         monkeypatch.setattr(outbox, "_rename", given_up)
-        outbox.put(Attempt(job, 0.5), "abcd")
+        outbox.put(Attempt(job, Outcome(0.5)), "abcd")
     assert outbox.waiting() == []
 
 
@@ -794,7 +795,8 @@ def test_a_result_that_waits_keeps_the_types_of_its_config(tmp_path: Path) -> No
     outbox.make()
     config = {"layers": (50, 20), "steps": [1, 2], "names": {1: "a", "b": (None,)}}
     curve = ((1.0, math.inf), (math.inf, 0.5))
-    attempt = Attempt(Job(0, 1, 0, 1, config, "ab"), 0.5, curve=curve, saved="0-1-0.abcd")
+    outcome = Outcome(0.5, curve=curve)
+    attempt = Attempt(Job(0, 1, 0, 1, config, "ab"), outcome, saved="0-1-0.abcd")
     with outbox.hold((0, 1, 0), "abcd", None):
         outbox.put(attempt, "abcd")
         assert outbox.waiting() == [attempt]

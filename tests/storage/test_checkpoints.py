@@ -16,6 +16,7 @@ import pytest
 
 import deepband
 from deepband import Context, InputError, Job, StorageError, Study
+from deepband.core.facts import Outcome
 from deepband.core.records import Attempt
 from deepband.execution.outbox import Outbox
 from deepband.storage.checkpoints import read_keep, seal
@@ -439,7 +440,7 @@ def test_what_a_killed_driver_had_no_time_to_prune_is_pruned_by_the_next(path: P
         outbox = Outbox(study.session.files)
         outbox.make()
         with outbox.hold(key, "abcd", None):
-            outbox.put(Attempt(job, best.loss), "abcd")
+            outbox.put(Attempt(job, Outcome(best.loss)), "abcd")
         assert len(folders(study)) == len(newest(study)) + 1
     with open_study(path) as study:
         study.optimize(train)

@@ -30,6 +30,7 @@ import deepband
 import odd_files
 from commands import Commands, Ended
 from deepband import Job
+from deepband.core.facts import Outcome
 from deepband.core.records import Attempt
 from deepband.execution import attempt_codec
 from deepband.execution.orphans import Orphans
@@ -466,7 +467,7 @@ def test_a_result_that_cannot_be_read_now_is_not_removed(
     outbox = Outbox(tmp_path)
     outbox.make()
     with outbox.hold((0, 0, 0), "abcd", None):
-        outbox.put(Attempt(Job(0, 0, 0, 1, {}, "ab"), 0.5), "abcd")
+        outbox.put(Attempt(Job(0, 0, 0, 1, {}, "ab"), Outcome(0.5)), "abcd")
 
     def fails(*_: object, **__: object) -> bytes:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

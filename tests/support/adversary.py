@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from deepband import Study
+from deepband.core.facts import Outcome
 from deepband.core.records import Attempt
 from deepband.execution.executors.base import Ended, Executor
 from deepband.execution.limits import Limits
@@ -44,8 +45,8 @@ class Adversary:
         if self.chance.random() < self.losing:
             return Ended(task, None, "WorkerDied: on purpose")
         value = LOSS(task.job)
-        loss = value if isinstance(value, float) else None
-        return Ended(task, Attempt(task.job, loss, None if loss is not None else "Error: x"))
+        outcome = Outcome(value) if isinstance(value, float) else Outcome(None, "Error: x")
+        return Ended(task, Attempt(task.job, outcome))
 
     def close(self) -> None:
         self.tasks.clear()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from operator import index as whole
 from typing import Any
 
-from deepband.core.facts import Config, ConfigsDrawn, Fact, JobFinished, JobKey, Outcome
+from deepband.core.facts import Config, ConfigsDrawn, Fact, JobKey, Outcome, fact_of
 from deepband.core.schedule import Budget
 from deepband.core.state import State
 from deepband.core.strategies import Place
@@ -30,8 +30,7 @@ def facts_to_add(
     bracket, index, _ = keys[0]
     run = state.run.number + state.is_ahead(bracket, index)
     facts: list[Fact] = [
-        JobFinished.of(key, run, outcome, origin)
-        for key, (_, outcome) in zip(keys, results, strict=True)
+        fact_of(key, run, outcome, origin) for key, (_, outcome) in zip(keys, results, strict=True)
     ]
     if bracket >= len(state.configs) or index == len(state.configs[bracket]):
         facts.insert(0, ConfigsDrawn(bracket, index, (config,), origin))

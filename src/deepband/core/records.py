@@ -44,28 +44,15 @@ def whole_key(job: Job) -> JobKey:
 
 
 class Attempt(NamedTuple):
-    """The outcome of running a job once."""
+    """What a worker reports after running a job once."""
 
     job: Job
-    loss: float | None
-    error: str | None = None
-    metrics: Mapping[str, Any] | None = None
-    seconds: float | None = None
-    resumed_from: int | None = None
-    curve: tuple[tuple[float, float], ...] | None = None
+    outcome: Outcome
+    """The part that a study records."""
     saved: str | None = None
     """The name of the folder with the checkpoint of this attempt, if it saved one."""
     environment: bool = False
     """Whether it failed because of the machine, such as a full disk, not because of the config."""
-
-    @property
-    def failed(self) -> bool:
-        return self.loss is None
-
-    @property
-    def outcome(self) -> Outcome:
-        """What a study records of it."""
-        return Outcome(*self[1:7])
 
 
 class Evaluation(NamedTuple):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import traceback
-from collections.abc import Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from decimal import Decimal
+from itertools import islice
 from numbers import Real
 from typing import Any
 
 from deepband.core.facts import Outcome
-from deepband.errors import ResultError, shown
+from deepband.errors import InputError, ResultError, shown
 
 MOST_TEXT = 64 * 1024
 MOST_METRICS = 1024 * 1024
@@ -27,7 +28,7 @@ def read_result(result: object, maximize: bool = False) -> Outcome:
     is negated here and nowhere else. NaN and exceptions are failures. Anything else raises
     ResultError.
     """
-    if type(result) is float and -math.inf < result < math.inf:  # nearly always
+    if type(result) is float and math.isfinite(result):  # nearly always
         return Outcome(-result if maximize else result)
     if isinstance(result, BaseException):
         return Outcome(None, _describe(result))
@@ -46,6 +47,24 @@ def read_any_result(result: object, maximize: bool = False) -> Outcome:
         return Outcome(None, _describe(error.with_traceback(None)))
     except Exception as error:  # a result that cannot even be looked at
         return Outcome(None, _describe(error))
+
+
+def read_results(pairs: object, wanted: str, maximize: bool) -> Iterator[tuple[Any, Outcome]]:
+    """The outcomes of pairs that end in a result, each with the first half of its pair. All pairs
+    are read at once, before any decision; what the user's own iterators raise is passed on."""
+    if not isinstance(pairs, Iterable):
+        raise InputError(f"{wanted}, and was given {shown(pairs)}.")
+    read = [
+        each if type(each) is tuple and len(each) == 2 else _pair(each, wanted) for each in pairs
+    ]
+    return ((first, read_result(result, maximize)) for first, result in read)
+
+
+def _pair(given: object, wanted: str) -> tuple[Any, Any]:
+    pair = tuple(islice(given, 3)) if isinstance(given, Iterable) else ()
+    if len(pair) != 2:
+        raise InputError(f"{wanted}, and {shown(given)} is not one.")
+    return pair
 
 
 def _loss(given: object, maximize: bool) -> tuple[float | None, str | None]:

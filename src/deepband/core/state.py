@@ -260,12 +260,13 @@ class State:
     def _jobs_started(self, fact: JobsStarted) -> None:
         for bracket, same in groupby(fact.jobs, key=itemgetter(0)):
             jobs = list(same)
-            if self.is_ahead(bracket, max(index for _, index, _ in jobs)):
+            indices = [index for _, index, _ in jobs]
+            if self.is_ahead(bracket, max(indices)):
                 ahead = {job for job in jobs if self.is_ahead(bracket, job[1])}
                 self.ahead.running |= ahead
-                jobs = [job for job in jobs if job not in ahead]
-            if jobs:
-                self.progress[bracket].start([index for _, index, _ in jobs])
+                indices = [job[1] for job in jobs if job not in ahead]
+            if indices:
+                self.progress[bracket].start(indices)
 
     def _job_released(self, fact: JobReleased) -> None:
         bracket, index, _ = fact.job
@@ -312,11 +313,13 @@ class State:
         self.ahead.results[key] = fact
 
     def _update_leader(self, fact: JobFinished) -> None:
-        bracket, index, rung, _, loss = fact[:5]
-        if loss is not None and loss != math.inf:
-            leader = self.leaders.get(rung)
-            if leader is None or (loss, bracket, index) < _precedence(leader):
-                self.leaders[rung] = fact
+        loss, leader = fact.loss, self.leaders.get(fact.rung)
+        if loss is None or loss == math.inf:
+            return
+        if leader is not None and loss > leader.loss:  # type: ignore[operator] # a leader has one
+            return  # nearly always
+        if leader is None or _precedence(fact) < _precedence(leader):
+            self.leaders[fact.rung] = fact
 
     def _jobs_reopened(self, fact: JobsReopened) -> None:
         for key in fact.jobs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from deepband.core.facts import Outcome
 from deepband.core.records import Attempt, Job
 from deepband.storage.tagged_json import from_text, to_text
 
@@ -20,10 +21,10 @@ DEEPEST = 50
 
 def encode(attempt: Attempt) -> bytes:
     """A result as JSON. Losses and steps are strings, because JSON does not have infinity."""
-    row: dict[str, Any] = attempt._asdict()
-    row["job"] = list(attempt.job)
-    row["loss"] = None if attempt.loss is None else repr(attempt.loss)
-    row["curve"] = [[repr(step), repr(loss)] for step, loss in attempt.curve or ()]
+    job, outcome, saved, environment = attempt
+    row = {"job": list(job), **outcome._asdict(), "saved": saved, "environment": environment}
+    row["loss"] = None if outcome.loss is None else repr(outcome.loss)
+    row["curve"] = [[repr(step), repr(loss)] for step, loss in outcome.curve or ()]
     try:
         return to_text(row).encode()
     except (TypeError, ValueError):
@@ -39,36 +40,31 @@ def decode(content: bytes) -> Attempt | None:
         return None
 
 
-def _attempt(
-    job: Any,
-    loss: Any,
-    error: Any,
-    metrics: Any,
-    seconds: Any,
-    resumed_from: Any,
-    curve: Any,
-    saved: Any = None,
-    environment: Any = False,
-) -> Attempt:
+def _attempt(job: Any, saved: Any = None, environment: Any = False, **outcome: Any) -> Attempt:
     read = _job(*job)
+    reported = _outcome(read.rung, **outcome)
+    _check(isinstance(environment, bool))
+    return Attempt(read, reported, None if saved is None else _text(saved), environment)
+
+
+def _outcome(
+    rung: int, loss: Any, error: Any, metrics: Any, seconds: Any, resumed_from: Any, curve: Any
+) -> Outcome:
     _check((loss is None) != (error is None))
     if resumed_from is not None:
-        _check(_is_index(resumed_from) and resumed_from < read.rung)
+        _check(_is_index(resumed_from) and resumed_from < rung)
     if seconds is not None:
         _check(_is_number(seconds) and seconds >= 0)
     if metrics is not None:
         _check(isinstance(metrics, dict) and _is_plain(metrics))
-    _check(isinstance(curve, list) and isinstance(environment, bool))
-    return Attempt(
-        read,
+    _check(isinstance(curve, list))
+    return Outcome(
         None if loss is None else _loss(loss),
         None if error is None else _text(error),
         metrics,
         None if seconds is None else float(seconds),
         resumed_from,
         tuple((float(step), float(value)) for step, value in curve) or None,
-        None if saved is None else _text(saved),
-        environment,
     )
 
 

@@ -240,7 +240,7 @@ class Loop:
         self._faults[attempt.job.key] += 1
         self.session.release(attempt.job)
         if self._faults[attempt.job.key] > 1:
-            reason = (attempt.error or "").partition("\n")[0]
+            reason = (attempt.outcome.error or "").partition("\n")[0]
             raise StorageError(
                 self.session.files,
                 f"the objective failed twice because of the machine, not of its config: {reason}. "
@@ -252,17 +252,19 @@ class Loop:
         """Release a lost job, or after too many losses count it as failed."""
         self._losses[job.key] += 1
         if self._losses[job.key] > self.retries:
-            return Attempt(job, None, lost)
+            return Attempt(job, Outcome(None, lost))
         self.session.release(job)
         return None
 
     def _judge(self, attempt: Attempt) -> None:
         self._held.append(attempt)
-        if attempt.loss is not None:
+        if not attempt.outcome.failed:
             self._trusted = True
         elif not self._trusted and len(self._held) >= self.first_failures:
             self._disown()
-            raise ObjectiveError([each.error or "" for each in self._held], _hint(self._held[0]))
+            raise ObjectiveError(
+                [each.outcome.error or "" for each in self._held], _hint(self._held[0])
+            )
 
     def _disown(self) -> None:
         """End all running jobs and remove their results: the objective is at fault."""
@@ -366,7 +368,7 @@ class Loop:
 
 def _hint(failed: Attempt) -> str:
     """The likely cause of a failure, if it is a fractional budget used as a count."""
-    budget, error = failed.job.budget, failed.error or ""
+    budget, error = failed.job.budget, failed.outcome.error or ""
     if isinstance(budget, int) or "as an integer" not in error:
         return ""
     return (

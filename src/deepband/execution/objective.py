@@ -15,7 +15,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from deepband.core.facts import own_copy
+from deepband.core.facts import Outcome, own_copy
 from deepband.core.records import Attempt, Job
 from deepband.core.results import read_any_result
 from deepband.errors import InputError
@@ -119,30 +119,35 @@ ENVIRONMENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE,
 def perform(objective: Objective, task: Task, interruptible: bool = True) -> Attempt:
     """Run a job once and seal what it saved. An exception of the objective is its result, except
     for KeyboardInterrupt if `interruptible`."""
+    process, start, context = os.getpid(), time.perf_counter(), task.context
+    outcome, environment = _call(objective, task, interruptible)
+    if os.getpid() != process:  # a forked child returned: only the original process may answer
+        os._exit(0)
+    seconds = time.perf_counter() - start
+    if context is None:
+        return Attempt(task.job, outcome._replace(seconds=seconds), None, environment)
+    curve = tuple(context.reported) or None
+    outcome = outcome._replace(seconds=seconds, resumed_from=context.previous_rung, curve=curve)
+    saved = context.path.name if _seal(context.path, task.keeps and not outcome.failed) else None
+    return Attempt(task.job, outcome, saved, environment)
+
+
+def _call(objective: Objective, task: Task, interruptible: bool) -> tuple[Outcome, bool]:
+    """What the objective returned or raised, and whether the machine caused a failure."""
     more, named = _passed(objective, task.context) if task.context is not None else ([], {})
-    process, start = os.getpid(), time.perf_counter()
-    failure: BaseException | None = None
     try:
         result = objective(own_copy(task.job.config, _copied), task.job.budget, *more, **named)
-        outcome = read_any_result(result, task.maximize)
+        return read_any_result(result, task.maximize), False
     except BaseException as raised:
         if isinstance(raised, KeyboardInterrupt) and interruptible:
             raise
-        failure, outcome = raised, read_any_result(raised)
-    if os.getpid() != process:  # a forked child returned: only the original process may answer
-        os._exit(0)
-    attempt = Attempt(
-        task.job,
-        *outcome[:3],
-        seconds=time.perf_counter() - start,
-        environment=failure is not None and _is_of_environment(failure),
-    )
-    return attempt if task.context is None else _with_context(attempt, task, task.context)
+        return read_any_result(raised), _is_of_environment(raised)
 
 
 def not_started(task: Task, error: Exception) -> Attempt:
     """The attempt at a job that a worker could not start, for example because the disk is full."""
-    return Attempt(task.job, None, f"{type(error).__name__}: {error}", environment=True)
+    outcome = Outcome(None, f"{type(error).__name__}: {error}")
+    return Attempt(task.job, outcome, environment=True)
 
 
 def _copied(value: object) -> object:
@@ -151,15 +156,6 @@ def _copied(value: object) -> object:
         return deepcopy(value)
     except Exception:
         return value
-
-
-def _with_context(attempt: Attempt, task: Task, context: Context) -> Attempt:
-    """An attempt completed with its checkpoint, its learning curve and where it resumed from."""
-    return attempt._replace(
-        resumed_from=context.previous_rung,
-        curve=tuple(context.reported) or None,
-        saved=context.path.name if _seal(context.path, task.keeps and not attempt.failed) else None,
-    )
 
 
 def _seal(path: Path, keeps: bool) -> bool:

@@ -43,8 +43,9 @@ class ConfigSource:
         existing = state.configs
         lasts: dict[int, int] = {}
         for bracket, index, _ in keys:
-            if bracket >= len(existing) or index >= len(existing[bracket]):  # rarely
-                lasts[bracket] = max(index, lasts.get(bracket, 0))
+            is_new = bracket >= len(existing) or index >= len(existing[bracket])
+            if is_new and index > lasts.get(bracket, -1):
+                lasts[bracket] = index
         for bracket, last in lasts.items():
             end = (last // self.created.chunk + 1) * self.created.chunk
             ahead = state.is_ahead(bracket, last)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from deepband.core.facts import Fact, JobReleased, JobsStarted
 
+NOTES = frozenset({JobsStarted, JobReleased})
+
 
 class MemoryStorage:
     """Keeps facts in a list."""
@@ -23,7 +25,7 @@ class MemoryStorage:
         return False
 
     def append(self, facts: Sequence[Fact]) -> None:
-        self._facts += [fact for fact in facts if type(fact) not in (JobsStarted, JobReleased)]
+        self._facts += [fact for fact in facts if type(fact) not in NOTES]
 
     def close(self) -> None:
         pass

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -29,10 +28,10 @@ from deepband.core.facts import (
     ObjectiveNamed,
     Outcome,
     SpaceChange,
+    fact_of,
     own_copy,
 )
 from deepband.core.records import Job, whole_key
-from deepband.core.results import read_result
 from deepband.core.runs import started
 from deepband.core.schedule import Schedule
 from deepband.core.state import State
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
 FREE = {
     "name",
     "maximize",
-    "learns",
     "group",
     "persistent",
     "files",
@@ -83,6 +81,8 @@ class Session:
         self.state = state
         """Everything recorded so far. Read it; only `record` changes it."""
         self.source = source
+        self.learns = source.sampler.learns
+        """Whether the sampler uses earlier results."""
         self.keep = keep
         self._closed = False
         self._observers: Observers | None = None
@@ -108,11 +108,6 @@ class Session:
     def space(self) -> Space:
         """The search space."""
         return self.source.space(self.state)
-
-    @property
-    def learns(self) -> bool:
-        """Whether the sampler uses earlier results."""
-        return self.source.sampler.learns
 
     @property
     def group(self) -> int | None:
@@ -239,26 +234,16 @@ class Session:
         configs = self.state.configs[bracket] if bracket < len(self.state.configs) else []
         return index < len(configs) and self.state.config(bracket, index) == job.config
 
-    def tell_all(self, pairs: Iterable[tuple[Job, object]]) -> None:
-        """Record the results of jobs: all of them, or none if it raises."""
-        self._lock()
-        maximize = self.maximize
-        paired = read_pairs(pairs, "tell_all takes pairs, [(job, result), ...]")
-        self._finish((job, read_result(result, maximize)) for job, result in paired)
-
     def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
         """Record the outcomes of jobs: all of them, or none if it raises."""
         self._lock()
-        self._finish(pairs)
-
-    def _finish(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
         run, ahead = self.state.run.number, self.state.ahead.running
         finished: dict[JobKey, JobFinished] = {}
         for job, outcome in pairs:
             key = self._check_open(job)
             if key in finished:
                 raise JobError(*key, "the same job appears twice in this call.")
-            finished[key] = JobFinished.of(key, run + 1 if key in ahead else run, outcome)
+            finished[key] = fact_of(key, run + 1 if key in ahead else run, outcome)
         self._record([*self.source.missing(self.state, finished), *finished.values()])
 
     # Recording
@@ -395,19 +380,3 @@ def check_text(name: str, given: object, advice: str) -> None:
     """Raise an InputError unless it is a text that a file can store."""
     if not isinstance(given, str) or not given or given != given.encode(errors="ignore").decode():
         raise InputError(f"{name} is {shown(given)}: {advice}")
-
-
-def read_pairs(given: object, wanted: str) -> list[tuple[Any, Any]]:
-    """The pairs in what was given. What the user's own iterators raise is passed on."""
-    if not isinstance(given, Iterable):
-        raise InputError(f"{wanted}, and was given {shown(given)}.")
-    return [_pair(each, wanted) for each in given]
-
-
-def _pair(given: object, wanted: str) -> tuple[Any, Any]:
-    if type(given) is tuple and len(given) == 2:  # nearly always
-        return given
-    pair = tuple(islice(given, 3)) if isinstance(given, Iterable) else ()
-    if len(pair) != 2:
-        raise InputError(f"{wanted}, and {shown(given)} is not one.")
-    return pair

@@ -19,14 +19,14 @@ from deepband.core.evaluations import (
 from deepband.core.extension import Target, deeper, extended, options, read_target, wider
 from deepband.core.facts import ConfigsDrawn, JobKey, JobsReopened
 from deepband.core.records import Evaluation, Job
-from deepband.core.results import read_result
+from deepband.core.results import read_result, read_results
 from deepband.core.schedule import Budget, as_number
 from deepband.core.strategies import FRUGAL, StrategyName, check_name
 from deepband.errors import InputError, NoResultError, SmallSpaceWarning, read_index
 from deepband.samplers import Sampler
 from deepband.storage import MemoryStorage
 from deepband.study.observers import Observer, history
-from deepband.study.session import Session, check_text, read_pairs
+from deepband.study.session import Session, check_text
 from deepband.study.thread_safety import synchronized
 
 if TYPE_CHECKING:
@@ -230,14 +230,16 @@ class Study:
         >>> if job := study.ask():
         ...     study.tell(job, {"loss": 0.25, "accuracy": 0.75})
         """
-        self.session.tell_all([(job, result)])
+        session = self.session
+        session.record_outcomes([(job, read_result(result, session.maximize))])
 
     def tell_all(self, pairs: Iterable[tuple[Job, object]]) -> None:
         """Record several results in one commit: all of them, or none if it raises.
 
         >>> study.tell_all([(job, job.config["x"]) for job in study.ask_all()])
         """
-        self.session.tell_all(pairs)
+        wanted = "tell_all takes pairs, [(job, result), ...]"
+        self.session.record_outcomes(read_results(pairs, wanted, self.session.maximize))
 
     def release(self, job: Job) -> None:
         """Return a job to the queue. Use it when a worker gives up a job it received from `ask`.
@@ -318,8 +320,8 @@ class Study:
         check_text("origin", origin, "give a text that says where results come from.")
         session = self.session
         session.lock()
-        paired = read_pairs(results, "results are pairs, [(budget, result), ...]")
-        read = [(budget, read_result(result, session.maximize)) for budget, result in paired]
+        wanted = "results are pairs, [(budget, result), ...]"
+        read = list(read_results(results, wanted, session.maximize))
         values = session.space.config(config)
         keys, facts = facts_to_add(session.state, values, read, origin, place)
         session.record(facts)

@@ -183,7 +183,7 @@ class _Slot:
 
     def _answered(self, attempt: Attempt) -> Ended | None:
         assert self.order is not None
-        if attempt.failed:
+        if attempt.outcome.failed:
             if self._late:  # it failed because it was terminated
                 return self._lost(self._late)
             self._replace_worker()
@@ -220,7 +220,7 @@ class _Slot:
         if (worker := self.give_up()) is not None:
             worker.end()
         attempt = self.outbox.get(order.key, order.token)
-        if late and attempt is not None and attempt.failed:
+        if late and attempt is not None and attempt.outcome.failed:
             attempt = None
         if attempt is None:
             self.outbox.clear(order.key)
