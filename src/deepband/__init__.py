@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from deepband.analysis.quote import Price, Quote
     from deepband.analysis.summary import Plan, RunSummary
     from deepband.execution.objective import Context
+    from deepband.study.study_plan import StudyPlan, plan
 
 __version__ = "0.1.0"
 
@@ -66,10 +67,12 @@ __all__ = [
     "SpaceError",
     "StorageError",
     "Study",
+    "StudyPlan",
     "UnfinishedError",
     "UnknownNameError",
     "Verdict",
     "open_study",
+    "plan",
 ]
 
 _LATER = {
@@ -79,7 +82,9 @@ _LATER = {
     "Price": "deepband.analysis.quote",
     "Quote": "deepband.analysis.quote",
     "RunSummary": "deepband.analysis.summary",
+    "StudyPlan": "deepband.study.study_plan",
     "Verdict": "deepband.analysis.explanation",
+    "plan": "deepband.study.study_plan",
 }
 """Names whose modules are imported when they are first used, so that `import deepband` is quick."""
 

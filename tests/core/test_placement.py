@@ -227,7 +227,7 @@ def test_failures_elsewhere_are_not_tried_again_here(tmp_path: Path) -> None:
 @pytest.mark.parametrize("origin", [None, "", 5, ["a paper"]])
 def test_an_origin_is_a_text(tmp_path: Path, origin: Any) -> None:
     study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=9)
-    with pytest.raises(InputError, match="in a text"):
+    with pytest.raises(InputError, match="give a text that says"):
         study.add_evaluations(MINE, [(1, 0.1), (3, 0.1)], origin)
     assert deepband.open_study(tmp_path / "a.study").evaluations == []
 

@@ -9,11 +9,11 @@ exact too: which configs it promotes is known before it starts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from deepband.analysis.text import html_table
+from deepband.analysis.text import duration, html_table, table
 from deepband.core.costs import counts, paid
 from deepband.core.hyperband import open_jobs
 from deepband.core.schedule import Cell, Schedule, as_number
@@ -139,6 +139,19 @@ class Quote:
             text = f"up to {_show(self.retraining)}, because checkpoints are missing"
             lines.append(("retraining", text))
         return lines
+
+
+def comparison(quotes: Sequence[Quote], seconds: Sequence[float] | None = None) -> str:
+    """A table of several ways to continue: what each adds and costs and, with `seconds`, how long
+    it takes."""
+    header = ["next step", "strategy", "max_budget", "width", "evaluations", "cost", "of fresh"]
+    rows = [[*header, "time"] if seconds else header]
+    for number, each in enumerate(quotes):
+        row = [each.step, each.strategy, f"{each.max_budget:.10g}", str(each.width)]
+        row += [_span(*each.evaluations_new), _span(each.cost.low, each.cost.high)]
+        row.append(_percent(each.cost.of_fresh))
+        rows.append([*row, duration(seconds[number])] if seconds else row)
+    return table(rows)
 
 
 def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Quote:

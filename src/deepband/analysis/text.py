@@ -25,6 +25,14 @@ def brief(value: object, most: int = 80) -> str:
     return shortened(f"{value:.6g}" if isinstance(value, float) else str(value), most)
 
 
+def duration(seconds: float) -> str:
+    """A number of seconds in the largest unit that fits, with two or three digits."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Rows of texts as aligned columns: the first left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
