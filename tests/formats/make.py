@@ -30,7 +30,8 @@ def train(config: dict[str, Any], budget: float, context: deepband.Context) -> o
 
 
 def main() -> None:
-    """A study that was deepened, with configs and results from elsewhere and a job left open."""
+    """A study that was deepened and widened with another space, with configs and results from
+    elsewhere and a job left open."""
     place = HERE / f"format_{FORMAT}.sqlite"
     space = {"x": (0.0, 1.0), "kind": ["a", None, 3]}
     with deepband.open_study(place, space=space, max_budget=3, seed=2**70) as study:
@@ -39,6 +40,9 @@ def main() -> None:
         study.add_evaluations({"x": 0.5, "kind": 3}, [(1, 0.5), (3, 0.0)], "a paper")
         study.optimize(train)
         study.deepen("preserving")
+        study.optimize(train)
+        new = {"x": (0.0, 0.5), "kind": ["a", None], "extra": [1, 2]}
+        study.widen(space=new, added={"extra": 1})
         study.optimize(train, max_cost=8)
         lines = list(jsonl(study.session.state))
         rmtree(study.session.files)

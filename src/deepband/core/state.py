@@ -278,15 +278,15 @@ class State:
 
     def _job_finished(self, fact: JobFinished) -> None:
         bracket, index, rung, run = fact[:4]
-        progress = self.progress[bracket] if bracket < len(self.progress) else None
-        is_current = progress is not None and progress.rung == rung and run == self.runs[-1].number
-        if progress is None or not is_current or not progress.finish(index):
-            self._finished_elsewhere(fact)
-            return
-        self.results[bracket, rung][index] = fact
-        self._update_leader(fact)
-        if not progress.waiting and not progress.running:
-            self._climb(bracket)
+        if bracket < len(self.progress) and run == self.runs[-1].number:
+            progress = self.progress[bracket]
+            if progress.rung == rung and progress.finish(index):
+                self.results[bracket, rung][index] = fact
+                self._update_leader(fact)
+                if not progress.waiting and not progress.running:
+                    self._climb(bracket)
+                return
+        self._finished_elsewhere(fact)
 
     def _finished_elsewhere(self, fact: JobFinished) -> None:
         """Keep a result that the current run does not wait for now: one ahead of a later run, an
