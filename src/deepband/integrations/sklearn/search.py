@@ -23,7 +23,11 @@ from deepband.core.strategies import StrategyName
 from deepband.errors import InputError
 from deepband.integrations.sklearn import fingerprint
 from deepband.integrations.sklearn.outcomes import NAMES, outcome
-from deepband.integrations.sklearn.parameters import (
+from deepband.integrations.sklearn.partial_fit import Continued
+from deepband.integrations.sklearn.resources import Resource, resource_of
+from deepband.integrations.sklearn.rounds import Larger, Rounds
+from deepband.integrations.sklearn.scorers import metric_of, scorers_of
+from deepband.integrations.sklearn.search_settings import (
     check_enough,
     check_settings,
     largest_resource,
@@ -31,10 +35,6 @@ from deepband.integrations.sklearn.parameters import (
     plan_before_fit,
     translated_errors,
 )
-from deepband.integrations.sklearn.partial_fit import Continued
-from deepband.integrations.sklearn.resources import Resource, resource_of
-from deepband.integrations.sklearn.rounds import Larger, Rounds
-from deepband.integrations.sklearn.scorers import metric_of, scorers_of
 from deepband.integrations.sklearn.spaces import parameters_of
 from deepband.samplers import SamplerName
 from deepband.storage import MemoryStorage
