@@ -96,7 +96,7 @@ def test_the_checks_of_scikit_learn(estimator: Any, check: Any, reason: str | No
         check(estimator)
 
 
-@pytest.mark.parametrize(
+of_each_resource = pytest.mark.parametrize(
     ("estimator", "space", "resource"),
     [
         (LogisticRegression(), C, {"max_resources": 100}),
@@ -108,6 +108,9 @@ def test_the_checks_of_scikit_learn(estimator: Any, check: Any, reason: str | No
         (SGDClassifier(random_state=0), ALPHA, {"resource": "partial_fit", "max_resources": 9}),
     ],
 )
+
+
+@of_each_resource
 @pytest.mark.parametrize("strategy", ["discarding", "preserving", "efficient"])
 def test_deepening_reuses_everything(
     estimator: Any, space: Any, resource: Any, strategy: StrategyName
@@ -128,6 +131,70 @@ def test_deepening_reuses_everything(
     top = results["mean_test_score"][results["n_resources"] == search.n_resources_[-1]]
     assert search.best_score_ == top.max()
     assert search.score(X, y) > 0.6
+
+
+@of_each_resource
+def test_widening_adds_candidates_at_the_same_resources(
+    estimator: Any, space: Any, resource: Any
+) -> None:
+    search = DeepbandSearchCV(estimator, space, cv=3, random_state=1, **resource)
+    search.fit(X, y)
+    first, resources = search.cv_results_, search.n_resources_
+    quote = search.study_.quote("efficient", width=2)
+    search.widen(X, y)
+    results = search.cv_results_
+    rows = len(first["params"])
+    new = len(results["params"]) - rows
+    assert quote.evaluations_new == (new, new)
+    assert results["params"][:rows] == first["params"]
+    assert (results["mean_test_score"][:rows] == first["mean_test_score"]).all()
+    assert list(results["run"]) == [0] * rows + [1] * new
+    rungs = results["bracket"] + results["iter"]
+    assert Counter(zip(results["bracket"], rungs, strict=True)) == search.plan_.slots
+    assert (results["n_resources"] == np.array(resources)[rungs]).all()
+    assert (search.width_, search.n_resources_) == (2, resources)
+    top = results["mean_test_score"][results["n_resources"] == resources[-1]]
+    assert search.best_score_ == top.max()
+    assert search.score(X, y) > 0.6
+
+
+def test_a_wider_search_from_the_start() -> None:
+    fresh = make(width=2).fit(X, y)
+    widened = make().fit(X, y).widen(X, y, strategy="discarding")
+    assert fresh.width_ == widened.width_ == 2
+    assert fresh.best_params_ == widened.best_params_
+    assert fresh.best_score_ == widened.best_score_
+    assert (fresh.predict(X) == widened.predict(X)).all()
+    assert clone(widened).get_params()["width"] == 1
+
+
+def test_one_bracket_is_successive_halving() -> None:
+    search = make(max_resources=9, brackets=1)
+    plan = search.plan_
+    assert plan.slots == {(0, 0): 9, (0, 1): 3, (0, 2): 1}
+    results = search.fit(X, y).cv_results_
+    assert search.plan_ == plan
+    assert list(results["bracket"]) == [0] * 13
+    assert list(results["n_resources"]) == [1] * 9 + [3] * 3 + [9]
+    assert set(search.widen(X, y).cv_results_["bracket"]) == {0}
+    with pytest.raises(InputError, match="made with brackets 1, and None, which is all brackets"):
+        search.set_params(brackets=None).widen(X, y)
+    assert search.width_ == len(search.study_.runs) == 2
+
+
+def test_a_script_that_widens_and_deepens_repeats_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    levels = [(3, 1), (3, 2), (9, 2), (9, 4)]
+    for _ in range(2):
+        search = make(study=place).fit(X, y)
+        search.widen(X, y).deepen(X, y).widen(X, y, to=4)
+        with deepband.open_study(place) as study:
+            assert [(run.max_budget, run.width) for run in study.runs] == levels
+        search.widen(X, y, to=2)  # some run had it
+        assert (search.width_, search.n_resources_) == (4, [1, 3, 9])
+    with pytest.raises(InputError, match=r"^width is 3: .* max_resources 9, width 2"):
+        search.widen(X, y, to=3)
+    assert search.widen(X, y, to=2).widen(X, y, to=4).width_ == 4
 
 
 def test_a_frugal_look_and_its_fill(tmp_path: Path) -> None:
@@ -153,8 +220,11 @@ def test_discarding_ends_as_a_fresh_search_does() -> None:
     assert (deepened.predict(X) == fresh.predict(X)).all()
 
 
-def test_the_plan_is_known_before_and_is_what_happens() -> None:
-    search = make(max_resources=27)
+@pytest.mark.parametrize(
+    "given", [{"max_resources": 27}, {"max_resources": 9, "width": 2, "brackets": 2}]
+)
+def test_the_plan_is_known_before_and_is_what_happens(given: Any) -> None:
+    search = make(**given)
     plan = search.plan_
     search.fit(X, y)
     assert search.plan_ == plan
@@ -180,9 +250,10 @@ def test_training_continues_from_the_rung_below(tmp_path: Path) -> None:
     search = make(estimator=Counting(str(tmp_path)), param_distributions=C, max_resources=9)
     search.fit(X, y)
     search.deepen(X, y)
+    search.widen(X, y, strategy="preserving")
     calls = len(list(tmp_path.iterdir()))
     resumed = sum(run.cost_resumed for run in search.study_.runs)
-    refits = 9 + 27
+    refits = 9 + 27 + 27
     assert calls == 2 * resumed + refits  # in each of two folds
 
 
@@ -493,6 +564,7 @@ def test_a_fitted_search_travels(tmp_path: Path) -> None:
         other.deepen(X, y)
         assert len(other.study_.runs) == 2
         assert len(search.study_.runs) == 1
+        assert pickle.loads(pickle.dumps(other)).widen(X, y).width_ == 2
     (tmp_path / "search.study").unlink()
     assert (other.predict(X) == other.predict(X)).all()
     with pytest.raises(InputError, match="is gone"):
@@ -507,6 +579,11 @@ def test_a_fitted_search_travels(tmp_path: Path) -> None:
         ({"max_resources": "auto"}, "give the largest"),
         ({"resource": "n_samples", "max_resources": 1000}, "there are 300 samples"),
         ({"factor": 1}, "^factor is 1"),
+        ({"width": 0}, "^width is 0: give a whole number of 1 or more"),
+        ({"width": None}, "^width is None: give a whole number"),
+        ({"width": 10**9}, "^width is 1000000000: at max_resources 3 it needs more than"),
+        ({"brackets": 0}, "^brackets is 0: give a whole number"),
+        ({"brackets": True}, "^brackets is True: give a whole number"),
         ({"min_resources": 9}, "^min_resources is 9: it is larger than max_resources, 3"),
         ({"resource": "n_samples", "min_resources": 290, "max_resources": 3}, "^min_resources is"),
         ({"cv": []}, "has no splits"),
@@ -535,6 +612,15 @@ def test_wrong_use(given: dict[str, Any], message: str) -> None:
         make(**given).fit(X, y)
 
 
+def test_a_wrong_shape_leaves_no_file(tmp_path: Path) -> None:
+    for wrong in ({"width": 0}, {"width": 10**9}, {"brackets": 0}):
+        with pytest.raises(InputError):
+            make(study=tmp_path / "a.study", **wrong).fit(X, y)
+        with pytest.raises(InputError, match=r"^(width|brackets) is"):
+            print(make(**wrong).plan_)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -544,6 +630,8 @@ def test_wrong_use(given: dict[str, Any], message: str) -> None:
         {"param_distributions": {"l1_ratio": (0.0, 1.0)}},
         {"factor": 2},
         {"min_resources": 3},
+        {"width": 2},
+        {"brackets": 1},
     ],
 )
 @pytest.mark.parametrize("in_a_file", [False, True])
@@ -551,8 +639,10 @@ def test_what_must_stay_the_same(change: Any, in_a_file: bool, tmp_path: Path) -
     search = make(warm_start=True, study=tmp_path / "a.study" if in_a_file else None)
     search.fit(X, y)
     search.set_params(**change)
-    with pytest.raises(InputError, match=r"the same data|was created with"):
-        search.deepen(X, y)
+    for method in (search.fit, search.deepen, search.widen):
+        with pytest.raises(InputError, match=r"the same data|was created with"):
+            method(X, y)
+    assert len(search.study_.runs) == 1
 
 
 def test_the_same_data_however_they_lie_in_memory() -> None:
@@ -660,19 +750,32 @@ def test_splits_must_be_the_same_every_time() -> None:
     assert listed.best_params_ == make(cv=KFold(2)).fit(X, y).best_params_
 
 
-def test_a_deepening_that_was_interrupted_is_finished_first(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "wrong", "reached"),
+    [
+        ("deepen", {"max_resources": 8}, (1, [1, 3, 9])),
+        ("widen", {"to": 0}, (2, [1, 3])),
+    ],
+)
+def test_a_continuation_that_was_interrupted_is_finished_first(
+    method: str, wrong: Any, reached: Any, tmp_path: Path
+) -> None:
     for study in (None, tmp_path / "a.study"):
         Stops.armed = False
         search = make(estimator=Stops(random_state=0), study=study).fit(X, y)
         Stops.armed = True
         with pytest.raises(KeyboardInterrupt):
-            search.deepen(X, y)
+            getattr(search, method)(X, y)
         Stops.armed = False
-        search.deepen(X, y)
-        assert search.n_resources_ == [1, 3, 9]
+        known = len(search.study_.evaluations)
+        with pytest.raises(InputError):  # a wrong target is refused before anything is evaluated
+            getattr(search, method)(X, y, **wrong)
+        assert len(search.study_.evaluations) == known
+        getattr(search, method)(X, y)
+        assert (search.width_, search.n_resources_) == reached
     again = make(estimator=Stops(random_state=0), study=tmp_path / "a.study").fit(X, y)
-    again.deepen(X, y)  # the script once more
-    assert again.n_resources_ == [1, 3, 9]
+    getattr(again, method)(X, y)  # the script once more
+    assert (again.width_, again.n_resources_) == reached
 
 
 def test_models_of_another_study_are_not_used(tmp_path: Path) -> None:
@@ -839,8 +942,22 @@ def test_wrong_ways_to_continue() -> None:
         search.deepen(X + 1, y)
     with pytest.raises(InputError, match="nearest"):
         search.deepen(X, y, max_resources=8)
-    with pytest.raises(sklearn.exceptions.NotFittedError):
-        make().deepen(X, y)
+    with pytest.raises(InputError, match="the same data"):
+        search.widen(X + 1, y)
+    with pytest.raises(InputError, match="parameters of fit differs"):
+        search.widen(X, y, sample_weight=np.ones(len(X)))
+    wrong: Any
+    for wrong in (0, 1.5, True, "2"):
+        with pytest.raises(InputError, match=r"^width is .*: give a whole number of 1 or more"):
+            search.widen(X, y, to=wrong)
+    with pytest.raises(InputError, match="cannot change the width"):
+        search.widen(X, y, strategy="frugal")
+    with pytest.raises(InputError, match="there is no strategy 'fast'"):
+        search.widen(X, y, strategy="fast")  # type: ignore[arg-type] # that is the mistake
+    assert len(search.study_.runs) == search.width_ == 1
+    for method in (make().deepen, make().widen):
+        with pytest.raises(sklearn.exceptions.NotFittedError):
+            method(X, y)
     samples = DeepbandSearchCV(LogisticRegression(), C, cv=2, random_state=0).fit(X, y)
     with pytest.raises(InputError, match="there are 300 samples"):
         samples.deepen(X, y)

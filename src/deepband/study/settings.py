@@ -202,13 +202,23 @@ def check_same(state: State, given: Settings) -> tuple[Space | None, Sampler]:
 
 
 _ADVICE = "A study keeps its settings: leave it out, or open another study."
-_EXTEND = "Leave it out; to continue with a larger one, extend the study (`study.extend`)."
+_EXTENDED_BY = {
+    "first max_budget": "deepen",
+    "first width": "widen",
+    "first number of brackets": "extend",
+}
+"""The methods that continue a study with a larger value."""
 
 
 def _compare(name: str, kept: object, given: object) -> None:
     if given is not None and given != kept:
         shown = [as_number(each) if isinstance(each, Fraction) else each for each in (kept, given)]
-        advice = _EXTEND if name.startswith("first ") else _ADVICE
+        advice = _ADVICE
+        if method := _EXTENDED_BY.get(name):
+            advice = (
+                "Give the same value, or leave it out; to continue with a larger one, extend the "
+                f"study with `{method}`."
+            )
         raise InputError(
             f"the study was created with {name} {shown[0]!r}, and {shown[1]!r} is given. {advice}"
         )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -16,9 +14,6 @@ from sklearn.utils.metadata_routing import process_routing
 
 from deepband.errors import InputError, shown
 from deepband.space.content import digest
-
-SETTINGS = {"min_budget": "min_resources", "max_budget": "max_resources", "eta": "factor"}
-"""The names of settings in a study, and in a search."""
 
 
 class Routed(NamedTuple):
@@ -96,23 +91,3 @@ def _indices(fold: Any) -> Any:
     """A fold, which may be a mask, as indices."""
     found = np.asarray(fold)
     return np.flatnonzero(found) if found.dtype == bool else found
-
-
-def whole(name: str, given: Any) -> int:
-    """A setting that must be a whole number."""
-    if isinstance(given, bool) or not isinstance(given, Integral):
-        raise InputError(f"{name} is {shown(given)}: give a whole number.")
-    return int(given)
-
-
-@contextmanager
-def translated_errors() -> Iterator[None]:
-    """Translate the names of settings in errors to those of the search. Names in quotes are
-    parameters of the estimator, which may have one called eta."""
-    try:
-        yield
-    except InputError as error:
-        names = rf"(?<![\w'])({'|'.join(SETTINGS)})(?![\w'])"
-        text = re.sub(names, lambda found: SETTINGS[found[0]], str(error))
-        error.args = (text,)
-        raise

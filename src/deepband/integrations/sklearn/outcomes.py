@@ -24,6 +24,7 @@ NAMES = (
     "refit_indices_",
     "feature_names_in_",
     "n_resources_",
+    "width_",
 )
 """The results as attributes of a search."""
 
@@ -35,6 +36,7 @@ def outcome(rounds: Rounds, X: Any, y: Any, given: dict[str, Any], context: Any)
     results = cv_results(study.evaluations, rounds.resource, rounds.named)
     found: dict[str, Any] = {
         "n_resources_": [int(budget) for budget in study.session.state.run.budgets],
+        "width_": study.width,
         "cv_results_": results,
     }
     if callable(refit):

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypedDict
 
 from sklearn.base import clone
 
 from deepband.core.evaluations import best_evaluation
+from deepband.core.extension import extended, read_target
 from deepband.core.facts import Config
 from deepband.core.records import Job
-from deepband.core.strategies import StrategyName
+from deepband.core.strategies import StrategyName, check_name
 from deepband.errors import InputError
 from deepband.integrations.sklearn.callbacks import task
 from deepband.integrations.sklearn.cv_results import kept_columns
@@ -21,6 +22,13 @@ from deepband.integrations.sklearn.resources import Resource
 from deepband.study.study import Study
 
 Evaluate = Callable[..., dict[str, Any]]
+
+
+class Larger(TypedDict, total=False):
+    """What a study is extended to: more resources, a larger width."""
+
+    max_budget: float
+    width: int
 
 
 @dataclass
@@ -35,19 +43,30 @@ class Rounds:
     refit: Any
     """The user's `refit`; `search.refit` is False while scikit-learn's `fit` runs."""
     strategy: StrategyName
-    to: float
+    larger: Larger
     named: Callable[[Config], Config]
     """Converts a config to the names of the estimator's parameters."""
     succeeded: bool = False
     failure: ValueError | None = None
     """Why all fits of a round failed."""
 
+    def check(self) -> None:
+        """Raise if the study cannot be extended so. Called before the current run is finished, so
+        that a mistake costs nothing."""
+        check_name(self.strategy)
+        state = self.study.session.state
+        extended(state, self.strategy, read_target(state, **self.larger))
+
+    def extend(self) -> None:
+        """Start the run that is asked for, unless the study has had it."""
+        self.study.extend(self.strategy, **self.larger)
+
     def run(self, evaluate: Evaluate, context: Any) -> None:
-        """Finish the current run, deepen the study to `to`, and finish that run. `context` is the
-        callback context or None."""
+        """Finish the current run, extend the study, and finish that run. `context` is the callback
+        context or None."""
         with task(context, "search", self.search, max_subtasks=None) as searching:
             self._finish(evaluate, searching)
-            self.study.deepen(self.strategy, to=self.to)
+            self.extend()
             self._finish(evaluate, searching)
         if self.failure is not None and not self.succeeded:
             raise self.failure

@@ -1,4 +1,4 @@
-"""DeepbandSearchCV: a scikit-learn search that can continue with a larger budget."""
+"""DeepbandSearchCV: a scikit-learn search that can continue with more resources or candidates."""
 
 from __future__ import annotations
 
@@ -11,35 +11,40 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
 
 # Scikit-learn documents how to derive from this class, but not where it is. pyproject.toml names
 # the newest version with which scikit-learn's own tests of searches were run.
 from sklearn.model_selection._search import BaseSearchCV
-from sklearn.utils import check_random_state, indexable
+from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from deepband.analysis.summary import Plan, plan, plan_of
-from deepband.core.schedule import Schedule
+from deepband.analysis.summary import Plan, plan
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError
 from deepband.integrations.sklearn import fingerprint
-from deepband.integrations.sklearn.fingerprint import translated_errors, whole
 from deepband.integrations.sklearn.outcomes import NAMES, outcome
 from deepband.integrations.sklearn.partial_fit import Continued
 from deepband.integrations.sklearn.resources import Resource, resource_of
-from deepband.integrations.sklearn.rounds import Rounds
+from deepband.integrations.sklearn.rounds import Larger, Rounds
 from deepband.integrations.sklearn.scorers import metric_of, scorers_of
-from deepband.integrations.sklearn.spaces import parameters_of, space_of
-from deepband.integrations.sklearn.subsamples import count
+from deepband.integrations.sklearn.search_settings import (
+    check_enough,
+    check_settings,
+    largest_resource,
+    open_for,
+    plan_before_fit,
+    translated_errors,
+)
+from deepband.integrations.sklearn.spaces import parameters_of
 from deepband.samplers import SamplerName
 from deepband.storage import MemoryStorage
-from deepband.study.settings import Settings, check_same, open_study, reopen
+from deepband.study.settings import reopen
 from deepband.study.study import Study
 
 
 class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships no types
-    """Hyperband over the parameters of an estimator, which can be continued with `deepen`.
+    """Hyperband over the parameters of an estimator, which can be continued with `deepen` and
+    `widen`.
 
     `resource` is what the budget counts: "n_samples", a parameter of the estimator such as
     "n_estimators", or "partial_fit", which counts calls and continues training from the rung below.
@@ -49,10 +54,14 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     `param_distributions` is a search space of deepband, or a list of dicts of which each candidate
     samples one. `sampler` is the name of a sampler, by default "uniform".
 
+    `width` multiplies the number of candidates of every bracket. `brackets` limits the search to
+    the first ones: 1 is successive halving, None has all of them.
+
     `fit` runs Hyperband. `deepen(X, y)` continues with `factor` times the resources, or up to
     `max_resources`, and reuses every evaluation; so does `fit` with `warm_start=True` and larger
-    `max_resources`. Both need the same data, splits, scoring and estimator. `strategy` decides
-    which candidates are promoted then.
+    `max_resources`. `strategy` decides which candidates are promoted then. `widen(X, y)` continues
+    with more candidates at the same resources. All need the same data, splits, scoring, estimator
+    and parameters of the search.
 
     `study` is the path of a study file for these data and settings: `fit` resumes it, and
     `deepband serve` shows it. `study_` is the study and `plan_` its schedule.
@@ -61,7 +70,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     `best_score_`, `best_params_` and `best_index_` are the best on the highest resource, like
     `study_.best_at()`, not on any budget, like `study_.best`. `best_estimator_` is trained again
     with the largest resource; `refit_indices_` are its samples if these are not all. With several
-    metrics, `refit` names the one to optimise.
+    metrics, `refit` names the one to optimise. `n_resources_` are the resources of each rung and
+    `width_` is the width of the last run.
     """
 
     def __init__(
@@ -73,6 +83,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         factor: int = 3,
         min_resources: Any = "smallest",
         max_resources: Any = "auto",
+        width: int = 1,
+        brackets: int | None = None,
         strategy: StrategyName = "preserving",
         sampler: SamplerName | None = None,
         warm_start: bool = False,
@@ -101,6 +113,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         self.factor = factor
         self.min_resources = min_resources
         self.max_resources = max_resources
+        self.width = width
+        self.brackets = brackets
         self.strategy = strategy
         self.sampler = sampler
         self.warm_start = warm_start
@@ -111,11 +125,12 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         """Run Hyperband on the data. With `warm_start`, continue with larger `max_resources`."""
         resumes = self.warm_start and hasattr(self, "_study")
         if not resumes:
-            for name in (*NAMES, "_study"):
+            for name in (*NAMES, "_study", "_asked"):
                 self.__dict__.pop(name, None)
         X, y = indexable(X, y)
         with self._opened(X, y, params, resumes) as (study, splits):
-            self._search(study, X, y, splits, params, self.strategy, self._largest(X))
+            larger = Larger(max_budget=largest_resource(self, X))
+            self._search(study, X, y, splits, params, self.strategy, larger)
         return self
 
     def deepen(
@@ -131,14 +146,28 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         those of the last call. All evaluations are reused. A script that runs again with its study
         file repeats no evaluation."""
         check_is_fitted(self)
-        if self.study is not None and not Path(self.study).exists():
-            raise InputError(f"the study {self.study} is gone: restore it, or call fit again.")
-        X, y = indexable(X, y)
-        with self._opened(X, y, params, resumes=True) as (study, splits):
-            to = max_resources or self._asked * self.factor
-            self._check_enough(X, to)
-            self._search(study, X, y, splits, params, strategy or self.strategy, to)
-        return self
+        asked = self._asked["max_budget"]
+        larger = Larger(max_budget=asked * self.factor if max_resources is None else max_resources)
+        return self._continue(X, y, params, strategy or self.strategy, larger)
+
+    def widen(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        strategy: StrategyName = "efficient",
+        to: int | None = None,
+        **params: Any,
+    ) -> DeepbandSearchCV:
+        """Continue on the same data with more candidates at the same resources: with the width
+        `to`, by default one more than that of the last call.
+
+        All evaluations are reused. With the default strategy, "efficient", all runs together cost
+        as much as one fresh search of this width. If a run has already had this width, nothing is
+        evaluated, so that a script can be run again."""
+        check_is_fitted(self)
+        larger = Larger(width=self._asked["width"] + 1 if to is None else to)
+        return self._continue(X, y, params, strategy, larger)
 
     @property
     def study_(self) -> Study:
@@ -154,15 +183,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         the data."""
         if hasattr(self, "_study"):
             return plan(self._study.session.state)
-        smallest = self.min_resources == "smallest"
-        if self.max_resources == "auto" or (smallest and self.resource == "n_samples"):
-            raise AttributeError(
-                "the plan depends on the data: fit first, or give min_resources and max_resources."
-            )
-        low = 1 if smallest else whole("min_resources", self.min_resources)
-        high = whole("max_resources", self.max_resources)
-        with translated_errors():
-            return plan_of(Schedule.of(self.factor, low, high), whole=True)
+        return plan_before_fit(self)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_study" in vars(self) and "cv_results_" in vars(self)
@@ -200,60 +221,27 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         splits = fingerprint.splits_of(self, X, y, fingerprint.routed(self, params).split)
         name = fingerprint.name_of(self, X, y, splits, params)
         with translated_errors():
-            study = self._study if resumes and self.study is None else self._open(X, y, splits)
+            study = self._study if resumes and self.study is None else open_for(self, X, y, splits)
             try:
                 fingerprint.check_name(study.session.state.objective, name)
-                check_same(study.session.state, self._given())
+                check_settings(self, study.session.state)
                 study.session.name_objective(name)
                 yield study, splits
             finally:
                 if self.study is not None:
                     study.close()
 
-    def _open(self, X: Any, y: Any, splits: Any) -> Study:
-        settings = self._given()
-        if self.study is None or not Path(self.study).exists():
-            settings["max_budget"] = self._largest(X)
-            settings["min_budget"] = self._smallest(X, y, splits)
-            settings["seed"] = int(check_random_state(self.random_state).randint(2**31))
-        return open_study(self.study, **settings)
-
-    def _given(self) -> Settings:
-        """The settings that a study must have to be continued."""
-        low = self.min_resources
-        return Settings(
-            space=space_of(self.param_distributions),
-            max_budget=None,
-            min_budget=None if low == "smallest" else whole("min_resources", low),
-            eta=self.factor,
-            seed=None,
-            maximize=True,
-            integer_budgets=True,
-            sampler=self.sampler,
-            width=None,
-            brackets=None,
-        )
-
-    def _largest(self, X: Any) -> int:
-        if self.max_resources != "auto":
-            self._check_enough(X, self.max_resources)
-            return whole("max_resources", self.max_resources)
-        if self.resource != "n_samples":
-            raise InputError(f"max_resources is 'auto': give the largest {self.resource!r}.")
-        return count(X)
-
-    def _smallest(self, X: Any, y: Any, splits: Any) -> int:
-        if self.min_resources != "smallest":
-            return whole("min_resources", self.min_resources)
-        if self.resource != "n_samples":
-            return 1
-        labelled = y is not None and is_classifier(self.estimator)
-        classes = len(np.unique(np.asarray(y))) if labelled else 1
-        return min(2 * len(splits) * classes, count(X))
-
-    def _check_enough(self, X: Any, wanted: float) -> None:
-        if self.resource == "n_samples" and wanted > count(X):
-            raise InputError(f"there are {count(X)} samples, but max_resources would be {wanted}.")
+    def _continue(
+        self, X: Any, y: Any, params: Any, strategy: StrategyName, larger: Larger
+    ) -> DeepbandSearchCV:
+        """Continue a search that is fitted."""
+        if self.study is not None and not Path(self.study).exists():
+            raise InputError(f"the study {self.study} is gone: restore it, or call fit again.")
+        X, y = indexable(X, y)
+        with self._opened(X, y, params, resumes=True) as (study, splits):
+            check_enough(self, X, larger.get("max_budget", 0))
+            self._search(study, X, y, splits, params, strategy, larger)
+        return self
 
     def _search(
         self,
@@ -263,16 +251,17 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         splits: Any,
         params: Any,
         strategy: StrategyName,
-        to: float,
+        larger: Larger,
     ) -> None:
-        """Run the study until it is done with `to` resources, and set the attributes."""
+        """Run the study until it is done with what is asked for, and set the attributes."""
         metric, resource = metric_of(self.scoring, self.refit), self._resource(study, X, y)
         named = partial(parameters_of, self.param_distributions)
-        rounds = Rounds(self, study, resource, splits, metric, self.refit, strategy, to, named)
+        rounds = Rounds(self, study, resource, splits, metric, self.refit, strategy, larger, named)
         finish = partial(outcome, rounds, X, y, fingerprint.routed(self, params).fit)
+        rounds.check()
         self._study = study
         if study.done:
-            study.deepen(strategy, to=to)
+            rounds.extend()
         if study.done:
             # Scikit-learn's `fit` sets these if there is something to evaluate.
             self.n_splits_, self.multimetric_ = len(splits), metric != "score"
@@ -285,7 +274,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         for name in NAMES:
             self.__dict__.pop(name, None)
         self.__dict__.update(found)
-        self._asked = to
+        first = Larger(width=self.width)
+        self._asked: Larger = {**vars(self).get("_asked", first), **larger}
 
     def _resource(self, study: Study, X: Any, y: Any) -> Resource:
         names = dict.fromkeys(study.session.space.configspace)
