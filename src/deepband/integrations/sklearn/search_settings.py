@@ -54,11 +54,11 @@ def settings_of(search: Any) -> Settings:
 
 
 def check_settings(search: Any, state: State) -> None:
-    """Raise an InputError if the study was made with other settings than those of the search."""
+    """Raise an InputError if the study was created with other settings than those of the search."""
     limit = state.runs[0].schedule.bracket_limit
     if search.brackets is None and limit is not None:  # for a study, None is what is not given
         raise InputError(
-            f"the study was made with brackets {limit}, and None, which is all brackets, is given. "
+            f"the study was created with brackets {limit}, and None, which is all brackets, is given. "
             f"Give {limit}, or start another study."
         )
     check_same(state, settings_of(search))
