@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from deepband import Context
 from deepband.analysis import chart_data
 from deepband.analysis.cells import cells
-from deepband.analysis.chart_data import Axis, Deepening
+from deepband.analysis.chart_data import Axis, Extension
 from deepband.analysis.importance import importance
 from deepband.analysis.rank_agreement import agreements
 from deepband.core.evaluations import best_evaluation
@@ -41,13 +41,13 @@ def test_the_incumbent_by_hand(strategies: list[StrategyName], seed: int, maximi
     assert best is None or best.loss == least
 
 
-def test_deepenings_lie_where_the_runs_before_ended() -> None:
+def test_extensions_lie_where_the_runs_before_ended() -> None:
     study = deepened(["preserving", "efficient"])
     costs = [(int(run.cost), int(run.cost_resumed)) for run in study.runs]
     (first, resumed), (second, second_resumed), _ = costs
-    assert chart_data.incumbent(study.session.state).deepenings == (
-        Deepening(1, 9, first, resumed),
-        Deepening(2, 27, first + second, resumed + second_resumed),
+    assert chart_data.incumbent(study.session.state).extensions == (
+        Extension(1, "to 9", first, resumed),
+        Extension(2, "to 27", first + second, resumed + second_resumed),
     )
 
 

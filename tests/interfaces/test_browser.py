@@ -151,7 +151,7 @@ def test_cells_fill_while_a_study_runs_and_is_deepened(browser: Browser, tmp_pat
         study.optimize(train)
         wait_until(lambda: browser.texts("#cell-0-0 span") == ["27 of 27"])
         assert len(browser.all("#cell-0-0 .mark.run1")) == 18
-        assert "run 1 (max_budget 27, preserving)" in browser.find("#legend").text
+        assert "run 1: deepened by preserving to 27" in browser.find("#legend").text
         wait_until(lambda: f"{study.evaluations[-1].budget}" in browser.find("#incumbent").text)
         assert browser.run("return window.stayed")  # it was never loaded again
         browser.check_quiet()
