@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from deepband import Context
 from deepband.analysis import chart_data
 from deepband.analysis.cells import cells
-from deepband.analysis.chart_data import Axis, Deepening
+from deepband.analysis.chart_data import Axis, Extension
 from deepband.analysis.importance import importance
 from deepband.analysis.rank_agreement import agreements
 from deepband.core.evaluations import best_evaluation
 from deepband.core.strategies import NAMES, StrategyName
-from driving import deepened, finish, noisy, open_study
+from driving import deepened, extended, finish, noisy, open_study
 
 STRATEGIES = st.lists(st.sampled_from(NAMES), max_size=2)
 
@@ -41,14 +41,35 @@ def test_the_incumbent_by_hand(strategies: list[StrategyName], seed: int, maximi
     assert best is None or best.loss == least
 
 
-def test_deepenings_lie_where_the_runs_before_ended() -> None:
+def test_extensions_lie_where_the_runs_before_ended() -> None:
     study = deepened(["preserving", "efficient"])
     costs = [(int(run.cost), int(run.cost_resumed)) for run in study.runs]
     (first, resumed), (second, second_resumed), _ = costs
-    assert chart_data.incumbent(study.session.state).deepenings == (
-        Deepening(1, 9, first, resumed),
-        Deepening(2, 27, first + second, resumed + second_resumed),
+    assert chart_data.incumbent(study.session.state).extensions == (
+        Extension(1, "to 9", first, resumed),
+        Extension(2, "to 27", first + second, resumed + second_resumed),
     )
+
+
+def test_an_extension_says_what_it_grew_to() -> None:
+    found = chart_data.incumbent(extended().session.state).extensions
+    assert [each.target for each in found] == ["to width 2", "to 9, 2 brackets", "to 27"]
+    study = deepened(["frugal"])
+    study.deepen("preserving", to=study.max_budget)
+    assert chart_data.incumbent(study.session.state).extensions[-1].target == "filled"
+
+
+def test_the_rows_of_a_study_with_few_brackets() -> None:
+    study = extended()
+    state = study.session.state
+    assert len(chart_data.curves(state, 1000)) == len(
+        {(e.bracket, e.index) for e in study.evaluations}
+    )
+    for rung in range(4):
+        finite = [e for e in study.evaluations if e.rung == rung and chart_data.is_drawable(e.loss)]
+        assert len(chart_data.on_rung(state, rung)) == len(finite)
+    assert [rung for rung, pairs in chart_data.both_rungs(state) if pairs] == [0, 1, 2]
+    assert {(cell.bracket, cell.rung) for cell in cells(state)} == set(state.schedule.cells())
 
 
 def test_rows_do_not_depend_on_the_order_of_results() -> None:

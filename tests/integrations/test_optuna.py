@@ -279,6 +279,8 @@ SETTINGS: list[dict[str, Any]] = [
     {"min_budget": 0.1, "max_budget": 8.1},
     {"min_budget": 1, "max_budget": 50, "integer_budgets": True},
     {"eta": 2, "min_budget": 3, "max_budget": 24},
+    {"width": 2},
+    {"width": 3, "brackets": 1},
 ]
 
 
@@ -288,6 +290,55 @@ def test_so_does_any_kind_of_study(settings: dict[str, Any]) -> None:
     back = import_study(export(study, InMemoryStorage()))
     assert back.left_out == []
     assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))
+
+
+def test_a_study_that_was_extended_in_every_direction_is_restored() -> None:
+    study = deepened([], 0.2, max_budget=3, width=2, brackets=1)
+    steps: list[tuple[StrategyName, dict[str, Any]]] = [
+        ("efficient", {"width": 3}),
+        ("preserving", {"max_budget": 9, "brackets": 2}),
+        ("frugal", {"max_budget": 27}),
+        ("discarding", {"max_budget": 27, "width": 4, "brackets": 4}),
+    ]
+    for strategy, target in steps:
+        study.extend(strategy, **target)
+        finish(study, objective(study, 0.2))
+    back = import_study(export(study, InMemoryStorage()))
+    assert back.left_out == []
+    assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))
+    assert back.study.runs == study.runs
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_study_that_was_extended_unfinished_is_restored(seed: int) -> None:
+    draw, study = random.Random(seed), open_study(space=SPACE, max_budget=9, brackets=2)
+    running: list[deepband.Job] = []
+    for width in (2, 3):
+        for _ in range(draw.randint(1, 3)):
+            jobs = study.ask_all()
+            told = draw.sample(jobs, draw.randint(0, len(jobs)))
+            study.tell_all([(job, noisy(seed)(job)) for job in told])
+            running += [job for job in jobs if job not in told]
+        study.extend(draw.choice(STRATEGIES), width=width, unfinished=True)
+        late = draw.sample(running, len(running) // 2)
+        study.tell_all([(job, noisy(seed)(job)) for job in late])
+        running = [job for job in running if job not in late]
+    study.tell_all([(job, noisy(seed)(job)) for job in running])
+    finish(study, noisy(seed))
+    assert [run.done for run in study.runs] == [False, False, True]
+    back = import_study(export(study, InMemoryStorage()))
+    assert back.left_out == []
+    assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))
+    assert back.study.runs == study.runs
+
+
+def test_a_wider_study_has_places_for_more_trials() -> None:
+    given = trained(9, 40)
+    narrow, wide = (import_study(given, max_budget=9, width=width) for width in (1, 4))
+    assert wide.imported > narrow.imported
+    assert wide.study.width == 4
+    only = import_study(given, max_budget=9, brackets=1).study
+    assert {each.bracket for each in only.evaluations} == {0}
 
 
 def evaluated(study: Study) -> Counter[str]:

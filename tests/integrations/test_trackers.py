@@ -19,6 +19,7 @@ import pytest
 import deepband
 import hostile
 from deepband import Evaluation, Observer, ObserverWarning, Study
+from deepband.analysis.run_names import name_of
 from deepband.core import hyperband
 from deepband.core.facts import Fact, JobFinished
 from deepband.integrations.mlflow import MOST_NAME, MlflowObserver, acceptable
@@ -94,6 +95,7 @@ def check_mlflow(study: Study, folder: Path) -> None:
     client, (parent,), children = runs_of(folder)
     assert parent.info.status == ("FINISHED" if study.done else "RUNNING")
     assert parent.data.params["eta"] == "3"
+    assert parent.data.tags["deepband.run"] == name_of(study.session.state.run)
     expected = by_config(study)
     assert Counter(run.info.run_name for run in children) == Counter(
         f"{bracket}-{index}" for bracket, index in expected
@@ -139,6 +141,21 @@ def test_mlflow_holds_a_study(maximize: bool, tmp_path: Path) -> None:
     assert any(each.loss is None for each in study.evaluations)
     (parent,) = runs_of(tmp_path)[1]
     assert parent.info.run_name == "mlp"
+
+
+def test_mlflow_knows_width_and_brackets(tmp_path: Path) -> None:
+    study = open_study(width=2, brackets=1)
+    study.observe(MlflowObserver("wide", tracking_uri=store(tmp_path)))
+    study.optimize(train, max_cost=5)
+    running = study.ask_all()
+    study.extend("efficient", width=3, brackets=2, unfinished=True)
+    study.tell_all([(job, job.config["x"]) for job in running])
+    study.optimize(train)
+    check_mlflow(study, tmp_path)
+    _, (parent,), _ = runs_of(tmp_path)
+    assert parent.data.params["first width"] == "2"
+    assert parent.data.params["first brackets"] == "1"
+    assert parent.data.tags["deepband.run"] == "run 1, max_budget 3, width 3, brackets 2, efficient"
 
 
 def test_mlflow_is_completed_by_a_late_or_repeated_observer(tmp_path: Path) -> None:

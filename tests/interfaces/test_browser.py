@@ -17,9 +17,9 @@ from selenium.webdriver.support.ui import Select
 
 import deepband
 import hostile
-from deepband.core.strategies import NAMES
+from deepband.core.extension import options
 from deepband.interfaces.report.html_report import write_report
-from driving import finish, noisy, wait_until
+from driving import extended, finish, noisy, wait_until
 from serving import serving
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(240)]
@@ -141,7 +141,8 @@ def test_cells_fill_while_a_study_runs_and_is_deepened(browser: Browser, tmp_pat
         study = deepband.open_study(place)
         wait_until(lambda: browser.texts("#cell-2-2 span") == ["3 of 3"])
         wait_until(lambda: "done" in browser.find("#state").text)
-        wait_until(lambda: len(browser.all("#quotes > div")) == len(NAMES))
+        count = len(list(options(study.session.state)))
+        wait_until(lambda: len(browser.all("#quotes > div")) == count)
         assert study.quote("efficient").title in browser.find("#quotes").text
         wait_until(lambda: browser.texts("#count") == ["22 evaluations"])
 
@@ -151,9 +152,22 @@ def test_cells_fill_while_a_study_runs_and_is_deepened(browser: Browser, tmp_pat
         study.optimize(train)
         wait_until(lambda: browser.texts("#cell-0-0 span") == ["27 of 27"])
         assert len(browser.all("#cell-0-0 .mark.run1")) == 18
-        assert "run 1 (max_budget 27, preserving)" in browser.find("#legend").text
+        assert "run 1: deepened by preserving to 27" in browser.find("#legend").text
         wait_until(lambda: f"{study.evaluations[-1].budget}" in browser.find("#incumbent").text)
         assert browser.run("return window.stayed")  # it was never loaded again
+        browser.check_quiet()
+
+
+def test_a_study_with_few_brackets_has_no_empty_rows(browser: Browser, tmp_path: Path) -> None:
+    study = extended(str(tmp_path / "a.study"), space=SPACE)
+    with serving(tmp_path / "a.study") as server:
+        browser.open(server.url)
+        wait_until(lambda: browser.texts("#brackets tbody th") == ["bracket 0", "bracket 1"])
+        assert len(browser.all("#brackets thead th")) == 4
+        assert "run 3, max_budget 27, width 2, brackets 2" in browser.find("#state").text
+        assert "run 1: widened by efficient to width 2" in browser.find("#legend").text
+        wait_until(lambda: "to width 2" in browser.find("#incumbent").text)
+        assert study.quote("efficient", width=3).title in browser.find("#quotes").text
         browser.check_quiet()
 
 

@@ -26,7 +26,7 @@ from deepband.interfaces.dashboard.guard import HEADERS
 from deepband.interfaces.dashboard.server import check_safe, host_names
 from deepband.interfaces.dashboard.watchlist import Watched, Watchlist
 from deepband.storage.schema import SCHEMA
-from driving import finish, noisy, wait_until
+from driving import extended, finish, noisy, wait_until
 from older import turn_into_format_1
 from serving import Server, serving
 
@@ -419,6 +419,35 @@ def test_the_page_of_a_config(tmp_path: Path) -> None:
     assert "trained for 1" in text
     assert "accuracy" in text
     assert repr(study.evaluations[0].config["lr"]) in text
+
+
+def test_a_study_that_was_extended_in_every_direction(tmp_path: Path) -> None:
+    study = extended(str(tmp_path / "a.study"))
+    with serving(tmp_path) as server:
+        _, listed = server.ask("/")
+        row = listed.decode().split("<tbody>")[1]
+        assert '<td class="number">27</td><td class="number">2</td>' in row
+        path = "/studies/" + row.split('href="/studies/')[1].split('"')[0]
+        _, overview = next(server.events(path))
+        _, body = server.ask(f"{path}/configs/1/0")
+        status = [server.ask(f"{path}/configs/{bracket}/0")[0].status for bracket in (0, 1, 2)]
+    assert overview["status"]["name"] == "run 3, max_budget 27, width 2, brackets 2, efficient"
+    assert [run["how"] for run in overview["runs"]] == [
+        "",
+        "widened by efficient to width 2",
+        "extended by preserving to 9, 2 brackets",
+        "deepened by efficient to 27",
+    ]
+    assert [text for _, text in overview["incumbent"]["extensions"]] == [
+        "to width 2",
+        "to 9, 2 brackets",
+        "to 27",
+    ]
+    assert {cell["bracket"] for cell in overview["cells"]} == {0, 1}
+    assert study.quote("efficient", width=3).title in [q["title"] for q in overview["quotes"]]
+    assert status == [200, 200, 404]
+    for verdict in study.explain(1, 0):
+        assert str(verdict) in body.decode()
 
 
 def test_hostile_names_are_escaped_in_every_page(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import hostile
 from deepband import Study
 from deepband.interfaces.cli import main
 from deepband.interfaces.report.html_report import make_report, write_report
-from driving import finish, noisy, open_study
+from driving import extended, finish, noisy, open_study
 
 
 def deepened(**settings: Any) -> Study:
@@ -44,6 +44,23 @@ def test_a_report_contains_everything() -> None:
     assert all(attributes["alt"] for attributes in images)
     assert "9/9" in outline.text
     assert "failed on purpose" in outline.text
+
+
+def test_a_report_of_a_study_that_was_extended_in_every_direction() -> None:
+    study = extended()
+    text = hostile.check_self_contained(make_report(study)).text
+    assert (
+        "Run 3 is done,\nmax_budget 27, width 2, brackets 2, deepened by efficient to 27." in text
+    )
+    assert "widening" in text
+    assert study.quote("efficient", width=3).title in text
+    assert "bracket 1" in text
+    assert "bracket 2" not in text
+    wider = open_study()
+    finish(wider, noisy(1))
+    wider.widen(to=3)
+    text = hostile.check_self_contained(make_report(wider)).text
+    assert "max_budget 9, width 3, widened by efficient to width 3." in text
 
 
 @pytest.mark.parametrize("objective", [None, lambda job: RuntimeError("no"), lambda job: math.inf])

@@ -22,7 +22,7 @@ from deepband.analysis import chart_data
 from deepband.analysis.cells import occupied_cells
 from deepband.interfaces.cli import main
 from deepband.plots import KINDS
-from driving import finish, noisy, open_study
+from driving import extended, finish, noisy, open_study
 
 SPACE = {"lr": (1e-4, 1e-1, "log"), "layers": (1, 8), "kind": ["a", "b"]}
 
@@ -229,6 +229,34 @@ def test_without_matplotlib_the_extra_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.count("pip install 'deepband[plots]'") == 2
+
+
+def test_plots_of_a_study_that_was_extended_in_every_direction() -> None:
+    study = extended(space=SPACE)
+    for kind in KINDS:
+        ax = getattr(study.plot, kind)()
+        ax.figure.canvas.draw()
+    ax = study.plot.brackets()
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["bracket 0", "bracket 1"]
+    assert (
+        ax.get_title() == "Brackets and rungs: run 3, max_budget 27, width 2, brackets 2, efficient"
+    )
+    legend = ax.get_legend()
+    assert legend is not None
+    assert "evaluated in run 1, max_budget 3, width 2, brackets 1, efficient" in [
+        text.get_text() for text in legend.get_texts()
+    ]
+    texts = [text.get_text() for text in study.plot.incumbent().texts]
+    assert texts == ["to width 2", "to 9, 2 brackets", "to 27"]
+
+
+def test_notebooks_show_a_width() -> None:
+    study = extended()
+    assert "run 3, max_budget 27, width 2, brackets 2, done" in study._repr_html_()
+    assert repr(study) == (
+        "<deepband study: run 3, max_budget 27, width 2, brackets 2, 0 jobs open>"
+    )
+    assert "widening &#x27;efficient&#x27;" in study.quote("efficient", width=3)._repr_html_()
 
 
 def test_notebooks_show_studies_and_quotes_safely(hostile_place: Path) -> None:

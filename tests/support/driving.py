@@ -65,6 +65,24 @@ def deepened(strategies: Sequence[StrategyName], seed: int = 0, maximize: bool =
     return study
 
 
+def extended(place: str | None = None, **settings: Any) -> Study:
+    """A finished study with four runs: one bracket, wider, deeper with a second bracket, and deeper
+    again before that was finished, with results that arrived late."""
+    settings = {"space": SPACE, "max_budget": 3, "brackets": 1, **settings}
+    study, objective = deepband.open_study(place, **settings), noisy(1, failures=0.1)
+    finish(study, objective)
+    study.widen()
+    finish(study, objective)
+    study.extend("preserving", max_budget=9, brackets=2)
+    jobs = study.ask_all()
+    study.tell_all([(job, objective(job)) for job in jobs[:-5]])
+    late = jobs[-5:] + study.ask_all()
+    study.deepen("efficient", unfinished=True)
+    study.tell_all([(job, objective(job)) for job in late])
+    finish(study, objective)
+    return study
+
+
 def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Wait for a condition that must become true, however slow the machine is."""
     end = time.monotonic() + seconds

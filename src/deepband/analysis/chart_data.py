@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeGuard
 
+from deepband.analysis.run_names import target_of
 from deepband.core.facts import JobFinished
 from deepband.core.schedule import as_number
 from deepband.core.state import State
@@ -35,11 +36,12 @@ class Step(NamedTuple):
     result: JobFinished
 
 
-class Deepening(NamedTuple):
+class Extension(NamedTuple):
     """The start of a run after the first."""
 
     run: int
-    max_budget: int | float
+    target: str
+    """What the run grew to, such as "to 27" or "to width 2"."""
     spent: int | float
     spent_resumed: int | float
 
@@ -50,7 +52,7 @@ class Incumbent:
     that it does not depend on the number of workers."""
 
     steps: tuple[Step, ...]
-    deepenings: tuple[Deepening, ...]
+    extensions: tuple[Extension, ...]
     spent: int | float
     spent_resumed: int | float
 
@@ -60,7 +62,7 @@ def incumbent(state: State) -> Incumbent:
     unit, eta = state.schedule.unit, state.schedule.eta
     whole = resumed = 0  # in units
     steps: list[Step] = []
-    deepenings: list[Deepening] = []
+    extensions: list[Extension] = []
     least = math.inf
 
     def spent() -> tuple[int | float, int | float]:
@@ -69,8 +71,7 @@ def incumbent(state: State) -> Incumbent:
     cells_of_runs = _cells_of_runs(state)
     for run in state.runs:
         if run.number:
-            max_budget = as_number(run.schedule.max_budget)
-            deepenings.append(Deepening(run.number, max_budget, *spent()))
+            extensions.append(Extension(run.number, target_of(state, run), *spent()))
         for (rung, bracket), results in sorted(cells_of_runs[run.number].items()):
             price = eta**rung
             price_resumed = price - (eta ** (rung - 1) if rung > bracket else 0)
@@ -85,7 +86,7 @@ def incumbent(state: State) -> Incumbent:
                 if each.loss is not None and each.loss < least:
                     least = each.loss
                     steps.append(Step(*spent(), each))
-    return Incumbent(tuple(steps), tuple(deepenings), *spent())
+    return Incumbent(tuple(steps), tuple(extensions), *spent())
 
 
 def _cells_of_runs(state: State) -> list[dict[tuple[int, int], list[JobFinished]]]:
@@ -120,12 +121,7 @@ def curves(state: State, most: int = 200) -> list[CurveRow]:
     for rung in range(state.schedule.top, -1, -1):
         if len(found) >= most:
             break
-        results = [
-            each
-            for bracket in range(rung + 1)
-            for each in state.results[bracket, rung].values()
-            if (bracket, each.index) not in seen
-        ]
+        results = [each for each in _on_rung(state, rung) if (each.bracket, each.index) not in seen]
         results.sort(key=lambda each: (*_by_loss(each), each.bracket, each.index))
         for each in results[: most - len(found)]:
             seen.add((each.bracket, each.index))
@@ -149,6 +145,17 @@ def _curve(state: State, bracket: int, index: int, highest: int) -> CurveRow:
     )
 
 
+def _on_rung(state: State, rung: int) -> Iterator[JobFinished]:
+    """The results on a rung, over all brackets."""
+    for bracket in _brackets_on(state, rung):
+        yield from state.results[bracket, rung].values()
+
+
+def _brackets_on(state: State, rung: int) -> range:
+    """The brackets that have a rung."""
+    return range(min(rung + 1, len(state.schedule.brackets)))
+
+
 def _by_loss(result: JobFinished) -> tuple[bool, float]:
     return (True, 0.0) if result.loss is None else (False, result.loss)
 
@@ -170,12 +177,7 @@ def rung_to_judge(state: State, rung: int | None = None) -> int:
 
 def on_rung(state: State, rung: int) -> list[tuple[JobFinished, dict[str, Any]]]:
     """The finite results on a rung with their configs, over all brackets, best first."""
-    results = [
-        each
-        for bracket in range(rung + 1)
-        for each in state.results.get((bracket, rung), {}).values()
-        if is_drawable(each.loss)
-    ]
+    results = [each for each in _on_rung(state, rung) if is_drawable(each.loss)]
     results.sort(key=lambda each: (each.loss, each.bracket, each.index))
     return [(each, state.config(each.bracket, each.index)) for each in results]
 
@@ -188,7 +190,7 @@ def both_rungs(state: State) -> Iterator[tuple[int, list[tuple[float, float]]]]:
             rung,
             [
                 (_loss_or_inf(low[index].loss), _loss_or_inf(result.loss))
-                for bracket in range(rung + 1)
+                for bracket in _brackets_on(state, rung)
                 for low in [state.results[bracket, rung]]
                 for index, result in sorted(state.results[bracket, rung + 1].items())
                 if index in low

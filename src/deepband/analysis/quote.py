@@ -1,4 +1,4 @@
-"""What a deepening would cost, before anything is spent.
+"""What an extension would cost, before anything is spent.
 
 `efficient` fills only the free slots, and how many are free does not depend on any loss, so its
 price is exact. It is also the least that `preserving` and `discarding` can cost. The most that they
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from deepband.analysis.run_names import step_between
 from deepband.analysis.text import duration, html_table, table
 from deepband.core.costs import counts, paid
 from deepband.core.hyperband import open_jobs
@@ -25,16 +26,16 @@ OUTSIDE = "outside the paper's guarantees"
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a deepening costs, between two bounds, and what to compare it with."""
+    """What an extension costs, between two bounds, and what to compare it with."""
 
     low: Fraction
     high: Fraction
     spent: Fraction
     """What all runs so far have cost."""
     fresh: Fraction
-    """What a single fresh run with the new max_budget would cost."""
+    """What a single fresh run of the new size would cost."""
     scratch: Fraction
-    """What fresh runs with every max_budget, those so far and the new one, would cost together."""
+    """What fresh runs of every size, those so far and the new one, would cost together."""
 
     @property
     def of_fresh(self) -> tuple[float, float]:
@@ -50,7 +51,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What deepening with a strategy reuses, adds and costs. Ranges are (low, high)."""
+    """What extending a study with a strategy reuses, adds and costs. Ranges are (low, high)."""
 
     strategy: StrategyName
     old_max_budget: int | float
@@ -101,10 +102,9 @@ class Quote:
         """The kind of extension, in one word."""
         if self.fills:
             return "filling"
-        if (self.old_width, self.old_brackets) == (self.width, self.brackets):
-            return "deepening"
-        same = (self.old_max_budget, self.old_brackets) == (self.max_budget, self.brackets)
-        return "widening" if same else "extending"
+        old = self.old_max_budget, self.old_width, self.old_brackets
+        new = self.max_budget, self.width, self.brackets
+        return "deepening" if old == new else step_between(old, new)
 
     def _steps(self) -> Iterator[str]:
         """What grows, and from what to what."""
@@ -155,8 +155,8 @@ def comparison(quotes: Sequence[Quote], seconds: Sequence[float] | None = None) 
 
 
 def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Quote:
-    """The price of deepening a finished run to a schedule: its own to fill a frugal run, or None if
-    there is nothing to do."""
+    """The price of extending a study to a schedule: its own to fill a frugal run, or None if there
+    is nothing to do."""
     if schedule is None:
         total = _evaluated(state).total()
         configs = state.full.schedule.configs, 0

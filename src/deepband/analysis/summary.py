@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from deepband.analysis.cells import CellStatus, cells
+from deepband.analysis.run_names import step_to
 from deepband.analysis.text import table
 from deepband.core import hyperband
 from deepband.core.costs import counts, paid
@@ -23,6 +24,8 @@ class RunSummary:
 
     run: int
     strategy: str | None
+    step: str | None
+    """The kind of extension: deepening, widening, extending or filling; None for the first run."""
     max_budget: int | float
     width: int
     brackets: int | None
@@ -118,6 +121,7 @@ def _summary(state: State, run: Run, done: bool) -> RunSummary:
     return RunSummary(
         run=run.number,
         strategy=run.strategy,
+        step=step_to(state, run),
         max_budget=as_number(run.schedule.max_budget),
         width=run.schedule.width,
         brackets=run.schedule.bracket_limit,
@@ -147,8 +151,12 @@ class Status:
 
     run: int
     strategy: str | None
+    step: str | None
+    """The kind of extension: deepening, widening, extending or filling; None for the first run."""
     max_budget: int | float
     width: int
+    brackets: int | None
+    """The number of brackets that the run is limited to; None for all."""
     done: bool
     evaluations: int
     """Of all runs, with imported results."""
@@ -175,8 +183,10 @@ def status(state: State, running: int | None = None) -> Status:
     return Status(
         run=run.number,
         strategy=run.strategy,
+        step=step_to(state, run),
         max_budget=as_number(run.schedule.max_budget),
         width=run.schedule.width,
+        brackets=run.schedule.bracket_limit,
         done=hyperband.is_done(state),
         evaluations=sum(sum(cell.by_run) for cell in found),
         failed=sum(cell.failed for cell in found),

@@ -118,8 +118,8 @@ def free_place(state: State, bracket: int) -> Place:
     """The next place of a bracket without a config, in this run or the next full one."""
     if bracket not in state.coming.brackets:
         raise InputError(
-            f"the study is limited to {state.schedule.bracket_limit} brackets, and none of them "
-            f"starts on rung {bracket}. Extend it with more brackets, then add more."
+            f"brackets are limited to the first {state.schedule.bracket_limit}, and none of them "
+            f"starts on rung {bracket}. Extend the study with more brackets, then add more."
         )
     index = len(state.configs[bracket]) if bracket < len(state.configs) else 0
     size = state.coming.start_size(bracket)

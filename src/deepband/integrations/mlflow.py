@@ -1,6 +1,6 @@
 """MLflow: one parent run per study and one child run per config, whose steps are rungs.
 
-Runs are found by their tags. So a study that is resumed or deepened later continues in the same
+Runs are found by their tags. So a study that is resumed or extended later continues in the same
 runs, and no step is logged twice.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from deepband.analysis.run_names import name_of
 from deepband.analysis.text import shortened
 from deepband.core import hyperband
 from deepband.core.facts import Fact
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["MlflowObserver"]
 
 STUDY, BRACKET, INDEX = "deepband.study", "deepband.bracket", "deepband.index"
-ERROR = "deepband.error"
+ERROR, RUN = "deepband.error", "deepband.run"
 PARENT = "mlflow.parentRunId"
 MOST_NAME, MOST_VALUE, MOST_ERROR = 250, 6000, 500
 MOST_PARAMS, MOST_METRICS = 100, 1000
@@ -75,6 +76,8 @@ class MlflowObserver:
         """The id of the study whose runs were looked up."""
         self._experiment = ""
         self._parent = Run("", "")
+        self._run = -1
+        """The run of the study that the parent run names."""
         self._children: dict[tuple[int, int], Run] = {}
 
     def observe(self, facts: Sequence[Fact]) -> None:
@@ -83,6 +86,9 @@ class MlflowObserver:
         state = self._tracker.state
         if state.created.study != self._study:
             self._find(state)
+        if state.run.number != self._run:
+            self._client.set_tag(self._parent.id, RUN, name_of(state.run))
+            self._run = state.run.number
         self._tracker.log_pending(self._log)
         self._set_status(self._parent, "FINISHED" if hyperband.is_done(state) else "RUNNING")
 
@@ -104,7 +110,7 @@ class MlflowObserver:
                 parents.append(known)
         self._parent = parents[0] if parents else self._create(self._name, {STUDY: study})
         self._log_params(self._parent, _settings(state))
-        self._study = study
+        self._study, self._run = study, -1
 
     def _runs(self, study: str) -> Iterator[Any]:
         """All runs of a study that are not deleted."""
@@ -182,11 +188,13 @@ class MlflowObserver:
 
 def _settings(state: State) -> dict[str, Any]:
     """The settings of a study, which never change."""
-    created = state.created
+    created, first = state.created, state.runs[0].schedule
     return {
         "eta": created.eta,
         "min_budget": as_number(created.min_budget),
         "first max_budget": as_number(created.max_budget),
+        "first width": first.width,
+        "first brackets": "all" if first.bracket_limit is None else first.bracket_limit,
         "seed": created.seed,
         "maximize": created.maximize,
         "sampler": created.sampler,

@@ -7,8 +7,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from deepband.analysis.cells import CellStatus, Mark, marks, occupied_cells
+from deepband.analysis.run_names import name_of
 from deepband.core.state import State
-from deepband.plots.style import BAD, DARK, QUIET, colour, name_of, new_axes
+from deepband.plots.style import BAD, DARK, QUIET, colour, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,8 +24,8 @@ Places = dict[int, tuple[float, float]]
 def draw(state: State, ax: Axes | None) -> Axes:
     """Columns are rungs and rows are brackets. A dot is a config, coloured by the run that
     evaluated it there, and a line is a promotion. The best configs of a cell are on its right."""
-    top = state.schedule.top
-    ax = new_axes(ax, width=2.0 + 1.7 * (top + 1), height=1.6 + 1.2 * (top + 1))
+    rungs, rows = state.schedule.top + 1, len(state.schedule.brackets)
+    ax = new_axes(ax, width=2.0 + 1.7 * rungs, height=1.6 + 1.2 * rows)
     cells = {(cell.bracket, cell.rung): cell for cell in occupied_cells(state)}
     dots = {key: _dots(state, ax, cell) for key, cell in cells.items() if cell.configs <= MOST_DOTS}
     for key, cell in cells.items():
@@ -105,12 +106,11 @@ def _describe(state: State, ax: Axes, cells: list[CellStatus]) -> None:
     """Ticks, title and legend."""
     from matplotlib.lines import Line2D
 
-    top = state.schedule.top
-    rungs = range(top + 1)
+    rungs, brackets = range(state.schedule.top + 1), state.schedule.brackets
     ax.set_xticks(rungs, [f"rung {r}\nbudget {state.run.budgets[r]:.6g}" for r in rungs])
-    ax.set_yticks(rungs, [f"bracket {bracket}" for bracket in rungs])
-    ax.set_xlim(-0.5, top + 0.5)
-    ax.set_ylim(top + 0.5, -0.5)
+    ax.set_yticks(brackets, [f"bracket {bracket}" for bracket in brackets])
+    ax.set_xlim(-0.5, len(rungs) - 0.5)
+    ax.set_ylim(len(brackets) - 0.5, -0.5)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_title(f"Brackets and rungs: {name_of(state.run)}")

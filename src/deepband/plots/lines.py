@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepband.analysis import chart_data
 from deepband.analysis.rank_agreement import agreements
+from deepband.analysis.run_names import name_of
 from deepband.core.evaluations import best_evaluation
 from deepband.core.state import State
 from deepband.plots.style import (
@@ -16,7 +17,6 @@ from deepband.plots.style import (
     colour,
     label,
     loss_name,
-    name_of,
     new_axes,
     note,
 )
@@ -71,7 +71,7 @@ def _signed(state: State, points: Sequence[Point]) -> list[Point]:
 
 def draw_incumbent(studies: Sequence[tuple[str, State]], ax: Axes | None) -> Axes:
     """The best loss on any budget so far. The line is solid if every evaluation counts its full
-    budget, and dashed if training continues from the rung below. Triangles are deepenings."""
+    budget, and dashed if training continues from the rung below. Triangles are later runs."""
     ax = new_axes(ax)
     for number, (name, state) in enumerate(studies):
         found = chart_data.incumbent(state)
@@ -104,13 +104,13 @@ def _stairs(
     style, width = ("--", 1.0) if resumed else ("-", 1.6)
     text = label(f"{name}: {how}", 60)
     ax.step(x, y, where="post", color=shade, linestyle=style, linewidth=width, label=text)
-    for deepening in found.deepenings:
-        spent = deepening.spent_resumed if resumed else deepening.spent
+    for extension in found.extensions:
+        spent = extension.spent_resumed if resumed else extension.spent
         best = next((loss for at, loss in zip(x[::-1], y[::-1], strict=True) if at <= spent), y[0])
         ax.plot([spent], [best], "v", color=shade, markersize=7)
         if not resumed:
             ax.annotate(
-                f"to {deepening.max_budget:.6g}",
+                extension.target,
                 (spent, best),
                 textcoords="offset points",
                 xytext=(4, 6),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deepband.analysis.text import shortened
-from deepband.core.runs import Run
 from deepband.core.state import State
 from deepband.errors import DeepbandError
 
@@ -46,12 +45,6 @@ def label(text: object, most: int = 40) -> str:
     legend."""
     safe = shortened(str(text), most).replace("$", r"\$")
     return f" {safe}" if safe.startswith("_") else safe
-
-
-def name_of(run: Run) -> str:
-    """The name of a run in a legend."""
-    budget = f"max_budget {run.budgets[-1]:.6g}"
-    return f"run {run.number}, {budget}" + (f", {run.strategy}" if run.strategy else "")
 
 
 def loss_name(state: State) -> str:

@@ -146,6 +146,7 @@ class Summary(NamedTuple):
 
     runs: int
     max_budget: Fraction
+    width: int
     evaluations: int
     objective: str | None
 
@@ -154,7 +155,9 @@ def summary(connection: sqlite3.Connection) -> Summary:
     """What a list of studies shows of each one. Does not read the evaluations."""
     runs = list(_rows(connection, "runs", _tally(connection), "ORDER BY run"))
     (evaluations,) = connection.execute("SELECT count(*) FROM evaluations").fetchone()
-    return Summary(len(runs), Fraction(runs[-1][1]), evaluations, head(connection)["objective"])
+    _, max_budget, _, _, width, _ = runs[-1]
+    objective = head(connection)["objective"]
+    return Summary(len(runs), Fraction(max_budget), width, evaluations, objective)
 
 
 def is_grown(row: Head, study: str, commit: int) -> bool:

@@ -148,8 +148,10 @@ class Session:
         """What a run with a larger schedule costs; None if there is nothing to do."""
         from deepband.analysis.quote import quote
 
-        retraining = self.retraining_cost(strategy, schedule)
-        return replace(quote(self.state, strategy, schedule), retraining=retraining)
+        found = quote(self.state, strategy, schedule)
+        if schedule is None:
+            return found
+        return replace(found, retraining=self.retraining_cost(strategy, schedule))
 
     def start_run(
         self, strategy: StrategyName, schedule: Schedule, change: SpaceChange | None = None

@@ -77,15 +77,19 @@ class Study:
         self._method_lock = session._method_lock
 
     def __repr__(self) -> str:
+        from deepband.analysis.run_names import size_of, size_text
+
         state = self.session.state
+        size = size_text(*size_of(state.schedule))
         return (
-            f"<deepband study: run {state.run.number}, max_budget {self.max_budget}, "
+            f"<deepband study: run {state.run.number}, {size}, "
             f"{hyperband.open_jobs(state)} jobs open>"
         )
 
     def _repr_html_(self) -> str:
         """The brackets and rungs of the current run, for a notebook."""
         from deepband.analysis import summary
+        from deepband.analysis.run_names import size_text
         from deepband.analysis.text import html_table
 
         status = summary.status(self.session.state)
@@ -93,7 +97,8 @@ class Study:
         where = "done" if status.done else f"{status.open} jobs open"
         best = best_evaluation(self.session.state)
         found = "nothing yet" if best is None else f"{best.value:.6g}"
-        caption = f"{self.session.name}: run {status.run}, max_budget {self.max_budget:.10g}, "
+        size = size_text(status.max_budget, status.width, status.brackets)
+        caption = f"{self.session.name}: run {status.run}, {size}, "
         return html_table(f"{caption}{where}, best on any budget {found}", header, rows)
 
     def __enter__(self) -> Study:

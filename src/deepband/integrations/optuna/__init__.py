@@ -84,6 +84,8 @@ def import_study(
     min_budget: Budget | None = None,
     eta: int | None = None,
     seed: int | None = None,
+    width: int | None = None,
+    brackets: int | None = None,
     space: Space | ConfigurationSpace | Mapping[str, Any] | None = None,
     trials: str = "complete and pruned",
     budget_of: BudgetOf | None = None,
@@ -94,7 +96,8 @@ def import_study(
     Intermediate values are imported if their step is the budget of a rung; `budget_of` converts
     steps that are not budgets. A complete trial without intermediate values counts as evaluated
     with `max_budget`. If there are more trials than slots, trials on higher rungs come first, then
-    those with better values. Everything else is listed as left out.
+    those with better values. Everything else is listed as left out. A larger `width` has more
+    slots.
 
     The search space is that of the trials unless `space` is given. Importing again into the same
     storage adds what is new. A study that `export` wrote is restored as it was, without any
@@ -105,6 +108,7 @@ def import_study(
     exported = Exported.of(optuna_study)
     restored = exported if max_budget is None else None
     given = {"max_budget": max_budget, "min_budget": min_budget, "eta": eta, "seed": seed}
+    given |= {"width": width, "brackets": brackets}
     schedule = _schedule(max_budget, min_budget, eta) if not restored else restored.schedule
     if budget_of is None:
         budget_of = exported.budget_of if exported else lambda step: step
@@ -157,7 +161,9 @@ def _settings(exported: Exported | None, given: Mapping[str, Any]) -> dict[str, 
     if exported is None:
         return dict(given)
     settings: dict[str, Any] = {
-        "max_budget": exported.max_budgets[0],
+        "max_budget": exported.runs[0].max_budget,
+        "width": exported.runs[0].width,
+        "brackets": exported.runs[0].brackets,
         "min_budget": exported.min_budget,
         "eta": exported.eta,
         "seed": exported.seed,

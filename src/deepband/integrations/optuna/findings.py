@@ -58,14 +58,24 @@ class Finding:
     known: tuple[Known, ...]
 
 
+class ExportedRun(NamedTuple):
+    """A run of a study that deepband exported."""
+
+    max_budget: Fraction
+    strategy: StrategyName | None
+    width: int
+    brackets: int | None
+    unfinished: bool
+    """Whether it was extended before it was finished."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exported:
     """The settings and runs of a study that deepband exported."""
 
     eta: int
     min_budget: Fraction
-    max_budgets: tuple[Fraction, ...]
-    strategies: tuple[StrategyName | None, ...]
+    runs: tuple[ExportedRun, ...]
     seed: int
     integer_budgets: bool
     space: Space | None
@@ -78,14 +88,13 @@ class Exported:
         attributes = given.user_attrs
         if "deepband" not in attributes or "max_budgets" not in attributes:
             return None
-        budgets = tuple(map(Fraction, attributes["max_budgets"]))
-        space = attributes["space"]
-        schedule = Schedule.of(attributes["eta"], Fraction(attributes["min_budget"]), budgets[0])
+        runs, space = _exported_runs(attributes), attributes["space"]
+        first = runs[0].max_budget
+        schedule = Schedule.of(attributes["eta"], Fraction(attributes["min_budget"]), first)
         return cls(
             eta=attributes["eta"],
             min_budget=Fraction(attributes["min_budget"]),
-            max_budgets=budgets,
-            strategies=tuple(attributes["strategies"]),
+            runs=runs,
             seed=attributes["seed"],
             integer_budgets=attributes["integer_budgets"],
             space=None if space is None else Space.described(from_text(space)),
@@ -98,11 +107,17 @@ class Exported:
     @property
     def schedule(self) -> Schedule:
         """The schedule up to the highest rung with a result."""
-        first = Schedule.of(self.eta, self.min_budget, self.max_budgets[0])
+        first = Schedule.of(self.eta, self.min_budget, self.runs[0].max_budget)
         return first.extended(len(self.steps) - 1 - first.top)
 
     def budget_of(self, step: int) -> Budget:
         return self.steps.get(step, step)
+
+
+def _exported_runs(attributes: Mapping[str, Any]) -> tuple[ExportedRun, ...]:
+    budgets = map(Fraction, attributes["max_budgets"])
+    names = "strategies", "widths", "brackets", "unfinished"
+    return tuple(map(ExportedRun, budgets, *(attributes[name] for name in names)))
 
 
 def findings(

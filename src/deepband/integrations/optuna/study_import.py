@@ -9,8 +9,16 @@ from typing import Any, TypeAlias
 from deepband.core.facts import Config, Outcome
 from deepband.core.records import Job
 from deepband.core.results import read_result
+from deepband.core.strategies import FRUGAL
 from deepband.errors import InputError, SpaceError
-from deepband.integrations.optuna.findings import Exported, Finding, Known, LeftOut, above
+from deepband.integrations.optuna.findings import (
+    Exported,
+    ExportedRun,
+    Finding,
+    Known,
+    LeftOut,
+    above,
+)
 from deepband.integrations.optuna.trial_export import Shown
 from deepband.space.search_space import Space
 from deepband.study.study import Study
@@ -112,17 +120,43 @@ def replay(study: Study, exported: Exported, placed: Sequence[Placed]) -> list[L
     """Restore an exported study: its configs in their places, its runs, and its own results. Trials
     that did not come from deepband are imported like those of any other study."""
     places = {finding.place: (config, finding) for config, finding in placed if finding.place}
-    for run, max_budget in enumerate(exported.max_budgets):
-        if run and not study.done:
-            break
-        if run:
-            study.deepen(exported.strategies[run] or "preserving", to=max_budget)
+    late: list[Job] = []
+    for run, started in enumerate(exported.runs):
+        if run >= len(study.runs):
+            if not study.done and not exported.runs[run - 1].unfinished:
+                break
+            late += study.ask_all()
+            _extend(study, started)
+            late = _tell_late(study, places, late)
         _enqueue(study, places, run)
         _tell(study, places)
     rest = [(config, _missing(study, config, finding)) for config, finding in placed]
-    if len(study.runs) >= len(exported.max_budgets):
+    if len(study.runs) >= len(exported.runs):
         return add_results(study, rest)
     return [LeftOut(each.trial, known.step, LATER) for _, each in rest for known in each.known]
+
+
+def _extend(study: Study, run: ExportedRun) -> None:
+    """Start the next run of an exported study."""
+    study.extend(
+        run.strategy or "preserving",
+        max_budget=run.max_budget,
+        width=None if run.strategy == FRUGAL else run.width,
+        brackets=None if run.strategy == FRUGAL else run.brackets,
+        unfinished=True,
+    )
+
+
+def _tell_late(study: Study, places: Mapping[Any, Placed], late: Sequence[Job]) -> list[Job]:
+    """Record the results that arrived after their unfinished run was extended. Returns the other
+    jobs: their results may have arrived in a later run."""
+    still_open = [job for job in late if study.session.expects(job)]
+    found = {job: each for job in still_open if (each := _outcome(study, job, places))}
+    study.session.record_outcomes(found.items())
+    rest = [job for job in still_open if job not in found]
+    for job in rest:
+        study.release(job)
+    return rest
 
 
 def _enqueue(study: Study, places: Mapping[Any, Placed], run: int) -> None:
@@ -160,8 +194,9 @@ def _outcome(study: Study, job: Job, places: Mapping[Any, Placed]) -> Outcome | 
     config, finding = places.get((job.bracket, job.index), (None, None))
     if finding is None or config != job.config:
         return None
+    run = study.session.state.run.number
     for known in finding.known:
-        if known.rung == job.rung:
+        if known.rung == job.rung and known.details.get("run", 0) <= run:
             outcome = read_result(_result(known), study.session.maximize)
             error = known.details.get("error", outcome.error)
             return outcome._replace(error=error, seconds=known.details.get("seconds"))

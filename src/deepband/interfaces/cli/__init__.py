@@ -1,6 +1,15 @@
 """The command line: one command per method of a study."""
 
-from deepband.interfaces.cli import compare, demo, paper, read_commands, run_commands, view_commands
+from deepband.interfaces.cli import (
+    compare,
+    demo,
+    extend_commands,
+    paper,
+    read_commands,
+    run_commands,
+    view_commands,
+)
 from deepband.interfaces.cli.group import main
 
-__all__ = ["compare", "demo", "main", "paper", "read_commands", "run_commands", "view_commands"]
+__all__ = ["compare", "demo", "extend_commands", "main", "paper", "read_commands", "run_commands"]
+__all__ += ["view_commands"]

@@ -14,7 +14,7 @@ import click
 
 import deepband
 from deepband.analysis.text import printable
-from deepband.core.strategies import NAMES
+from deepband.core.strategies import NAMES, StrategyName
 
 USAGE, LOCKED, INTERRUPTED = 2, 75, 130
 SQLITE = b"SQLite format 3\0"
@@ -104,19 +104,25 @@ study_argument = click.argument("study", type=PATH)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def deepening_options(command: Command) -> Command:
-    """Add --to and --strategy."""
-    to = click.option(
-        "--to", type=BUDGET, help="The new max_budget.  [default: eta times the current]"
-    )
-    strategy = click.option(
+to_option = click.option(
+    "--to", type=BUDGET, help="The new max_budget.  [default: eta times the current one]"
+)
+width_option = click.option("--width", type=int, help="The new width.")
+brackets_option = click.option("--brackets", type=int, help="The new number of brackets.")
+unfinished_option = click.option(
+    "--unfinished", is_flag=True, help="Do not wait for open jobs of the current run."
+)
+
+
+def strategy_option(default: StrategyName = "preserving") -> Callable[[Command], Command]:
+    """The option --strategy."""
+    return click.option(
         "--strategy",
         type=click.Choice(list(NAMES)),
-        default="preserving",
+        default=default,
         show_default=True,
         help="Which configs are promoted; frugal is outside the paper's guarantees.",
     )
-    return strategy(to(command))
 
 
 def open_existing(path: Path) -> deepband.Study:

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from deepband.analysis.run_names import size_text
 from deepband.analysis.summary import Status, grid
 from deepband.analysis.text import printable, table
 from deepband.core.records import Evaluation
@@ -48,13 +49,14 @@ def describe(best: Evaluation | None, label: str = ANY_BUDGET) -> str:
 def describe_status(status: Status) -> str:
     """The progress of the current run: its brackets and rungs, and the budget spent and left."""
     strategy = f", {status.strategy}" if status.strategy else ""
+    size = size_text(status.max_budget, status.width, status.brackets)
     failed = f", {status.failed} failed" if status.failed else ""
     ahead = f", {status.ahead} ahead for the next deepening" if status.ahead else ""
     spent, left = (f"{as_number(cost):.10g}" for cost in (status.spent, status.left))
     state = "done" if status.done else f"{status.open} jobs open, {status.running} running"
     return "\n".join(
         [
-            f"run      {status.run}{strategy}, max_budget {status.max_budget:.10g}: {state}",
+            f"run      {status.run}{strategy}, {size}: {state}",
             f"results  {status.evaluations} evaluations{failed}{ahead}",
             f"budget   {spent} spent in this run, {left} left",
             "",

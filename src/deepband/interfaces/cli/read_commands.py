@@ -22,12 +22,15 @@ from deepband.errors import InputError, StorageError
 from deepband.execution.outbox import Outbox
 from deepband.interfaces.cli.group import (
     PATH,
-    deepening_options,
+    brackets_option,
     json_option,
     main,
     open_existing,
     output_path,
+    strategy_option,
     study_argument,
+    to_option,
+    width_option,
 )
 from deepband.interfaces.cli.output import (
     ANY_BUDGET,
@@ -53,7 +56,7 @@ def plan(
 ) -> None:
     """Show how many configs run on which budget, and how long it takes.
 
-    With --workers and --seconds-per-unit, the current run and each way of deepening are simulated.
+    With --workers and --seconds-per-unit, the current run and each way to extend it are simulated.
     The output shows the time, the share of it that workers are busy, the least time that any order
     of jobs could take, and how many workers are worthwhile: beyond that number, doubling them saves
     less than a tenth of the time.
@@ -71,6 +74,8 @@ def plan(
         forecasts = forecast(opened, workers, seconds_per_unit, resumed=resumed)
     names = "budgets", "configs", "evaluations", "cost", "cost_resumed"
     found = {name: getattr(planned, name) for name in names} | {
+        "width": planned.schedule.width,
+        "brackets": planned.schedule.bracket_limit,
         "sizes": {bracket: planned.sizes(bracket) for bracket in planned.schedule.brackets},
         "forecasts": forecasts,
     }
@@ -80,11 +85,24 @@ def plan(
 
 @main.command()
 @study_argument
-@deepening_options
+@to_option
+@width_option
+@brackets_option
+@strategy_option()
 @json_option
-def quote(study: Path, strategy: StrategyName, to: float | None, as_json: bool) -> None:
-    """Show what deepening would reuse, add and cost."""
-    quoted = open_existing(study).quote(strategy, to)
+def quote(
+    study: Path,
+    to: float | None,
+    width: int | None,
+    brackets: int | None,
+    strategy: StrategyName,
+    as_json: bool,
+) -> None:
+    """Show what an extension would reuse, add and cost.
+
+    Without --to, --width and --brackets it is a deepening by one level.
+    """
+    quoted = open_existing(study).quote(strategy, to, width=width, brackets=brackets)
     show(quoted, as_json)
 
 

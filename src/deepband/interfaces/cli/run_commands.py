@@ -1,4 +1,4 @@
-"""The commands that change a study: run, auto-deepen, deepen, checkpoints."""
+"""The commands that run a study: run, auto-deepen, checkpoints."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from typing import Any, TypeAlias
 import click
 
 import deepband
-from deepband.analysis.quote import OUTSIDE
+from deepband.analysis.run_names import size_text
 from deepband.core.evaluations import best_evaluation
-from deepband.core.strategies import FRUGAL, NAMES, StrategyName
+from deepband.core.extension import extended, read_target
+from deepband.core.strategies import NAMES, StrategyName
 from deepband.errors import GoneError, InputError, StorageError
+from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective
+from deepband.execution.runner import RunOptions, run_jobs
 from deepband.interfaces.cli.group import (
     BUDGET,
     PATH,
     RESOURCES,
-    deepening_options,
     json_option,
     main,
     merge_resources,
@@ -38,6 +40,7 @@ from deepband.study.deepening_policy import read_automatic
 from deepband.study.study import Study
 
 Command: TypeAlias = Callable[..., None]
+Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
 
 SETTINGS = [
     click.argument("objective", required=False),
@@ -49,6 +52,8 @@ SETTINGS = [
     click.option(
         "--integer-budgets", is_flag=True, default=None, help="Round budgets down to integers."
     ),
+    click.option("--width", type=int, help="The width of the first run.  [default: 1]"),
+    click.option("--brackets", type=int, help="Only the first N brackets; 1: successive halving."),
     click.option("--sampler", help=f"One of {', '.join(SAMPLERS)}.  [default: uniform]"),
     click.option("--space", type=PATH, help="A JSON file with the search space."),
     click.option(
@@ -105,12 +110,22 @@ def options_of_runs(command: Command) -> Command:
 @click.option(
     "--retry-failed", is_flag=True, help="First repeat failures that no promotion depends on."
 )
+@click.option("--widen-to", type=int, help="Then extend the study to this width, and run it.")
+@click.option("--deepen-to", type=BUDGET, help="Then deepen to this max_budget, and run it.")
+@click.option(
+    "--strategy",
+    type=click.Choice(list(NAMES)),
+    help="Of both.  [default: efficient to widen, preserving to deepen]",
+)
 def run(
     study: Path,
     max_cost: float | None,
     ahead: bool,
     ahead_limit: float | None,
     retry_failed: bool,
+    widen_to: int | None,
+    deepen_to: float | None,
+    strategy: StrategyName | None,
     **given: Any,
 ) -> None:
     """Create a study or resume one, and run it until it is done.
@@ -118,21 +133,53 @@ def run(
     OBJECTIVE is FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION. The study remembers it, so that later
     runs need only STUDY. Its module is imported, which runs its code. A new study takes its search
     space from --space or from the variable `space` of that module.
+
+    With --widen-to and --deepen-to, one command runs, widens, runs, deepens and runs a study.
+    Repeating it continues where it stopped, and does nothing once all is done.
     """
+    steps = _steps(widen_to, deepen_to, strategy)
     with _opened(study, given) as (opened, objective, execution):
+        _check_steps(opened, steps)
         if retry_failed:
             say(f"{opened.retry_failed()} failed evaluations are repeated")
+        ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
+        limits = Limits(execution.pop("max_seconds"), max_cost, ahead_limit)
         with Progress(opened):
-            opened.optimize(
-                objective,
-                max_cost=max_cost,
-                ahead=ahead or ahead_limit is not None,
-                ahead_limit=ahead_limit,
-                **execution,
-            )
+            _run_steps(opened, objective, limits, RunOptions(**execution), steps)
         _report_end(opened, "a limit")
         if opened.done:
             say(f"Is a larger budget worth it? Ask: deepband advice {study}")
+
+
+def _steps(widen_to: int | None, deepen_to: float | None, strategy: StrategyName | None) -> Steps:
+    """The extensions that `run` makes: the strategy and the target of each."""
+    found: Steps = []
+    if widen_to is not None:
+        found.append((strategy or "efficient", {"width": widen_to}))
+    if deepen_to is not None:
+        found.append((strategy or "preserving", {"max_budget": deepen_to}))
+    if strategy is not None and not found:
+        raise InputError("--strategy is for --widen-to and --deepen-to: give one of them.")
+    return found
+
+
+def _check_steps(study: Study, steps: Steps) -> None:
+    """Raise for a target that cannot be reached, before anything is spent."""
+    state = study.session.state
+    for strategy, target in steps:
+        extended(state, strategy, read_target(state, **target))
+
+
+def _run_steps(
+    study: Study, objective: Objective, limits: Limits, options: RunOptions, steps: Steps
+) -> None:
+    """Run a study, then extend and run it step by step. The limits are those of all of it."""
+    run_jobs(study.session, objective, limits, options)
+    for strategy, target in steps:
+        if not study.done or limits.out_of_time():
+            return
+        study.extend(strategy, **target)
+        run_jobs(study.session, objective, limits, options)
 
 
 @main.command()
@@ -200,24 +247,8 @@ def _retraining(cost: Fraction) -> str:
 def _report_end(study: Study, limit: str) -> None:
     run = study.runs[-1]
     state = "done" if study.done else f"stopped at {limit}; run the command again to resume"
-    say(f"run {run.run}, max_budget {run.max_budget}: {state}")
+    say(f"run {run.run}, {size_text(run.max_budget, run.width, run.brackets)}: {state}")
     say(describe(best_evaluation(study.session.state)))
-
-
-@main.command()
-@study_argument
-@deepening_options
-def deepen(study: Path, strategy: StrategyName, to: float | None) -> None:
-    """Raise max_budget for the next `deepband run STUDY`."""
-    with open_existing(study) as opened:
-        before = len(opened.runs)
-        opened.deepen(strategy, to)
-        if len(opened.runs) == before:
-            say(f"nothing to do: the study already reached max_budget {to}")
-            return
-        say(f"run {before}, {strategy}, max_budget {opened.max_budget}: deepband run {study}")
-        if strategy == FRUGAL:
-            say(f"{OUTSIDE}; --to {opened.max_budget} with another strategy fills it later")
 
 
 @main.command()

@@ -86,7 +86,7 @@ def serve(
 def report(study: Path, output: Path) -> None:
     """Write a self-contained HTML report of a study.
 
-    It contains a summary, the schedule, the cost of each way of deepening, all plots, the best
+    It contains a summary, the schedule, the cost of each way to extend it, all plots, the best
     configs and the failures. It has no scripts and loads nothing from anywhere.
     """
     path = output_path(output, study, (".html", ".htm"))

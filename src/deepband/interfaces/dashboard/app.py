@@ -172,6 +172,7 @@ def _listed(watched: Watched) -> dict[str, Any]:
         **line,
         "runs": found.runs,
         "max_budget": f"{as_number(found.max_budget):.10g}",
+        "width": found.width,
         "evaluations": f"{found.evaluations:,}",
         "objective": brief(found.objective or "", 200),
     }

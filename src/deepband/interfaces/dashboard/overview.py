@@ -7,12 +7,14 @@ from typing import Any
 from deepband.analysis import chart_data, summary
 from deepband.analysis.cells import CellStatus, Mark, marks
 from deepband.analysis.quote import quote
+from deepband.analysis.run_names import describe_step, name_of
 from deepband.analysis.text import brief, printable, shortened
 from deepband.core import hyperband
 from deepband.core.evaluations import best_evaluation
 from deepband.core.extension import options
 from deepband.core.facts import JobKey
 from deepband.core.records import Evaluation
+from deepband.core.runs import Run
 from deepband.core.schedule import as_number
 from deepband.core.state import State
 
@@ -20,8 +22,7 @@ MOST_MARKS = 100
 """A cell with more configs than this is drawn as a bar."""
 MOST_CURVES = 100
 PROMOTED, FAILED, RUNNING = 1, 2, 4
-STATUS = ["run", "strategy", "max_budget", "done", "evaluations", "failed", "open", "running"]
-STATUS += ["ahead"]
+STATUS = ["run", "done", "evaluations", "failed", "open", "running", "ahead"]
 
 
 def overview(state: State, running: frozenset[JobKey]) -> dict[str, Any]:
@@ -29,11 +30,11 @@ def overview(state: State, running: frozenset[JobKey]) -> dict[str, Any]:
     status = summary.status(state, len(running))
     best = best_evaluation(state)
     return {
-        "status": _status(status),
+        "status": _status(status, state.run),
         "maximize": state.created.maximize,
         "objective": shortened(state.objective or "", 200),
         "runs": [
-            {"run": run.number, "strategy": run.strategy, "max_budget": run.budgets[-1]}
+            {"run": run.number, "name": name_of(run), "how": describe_step(state, run)}
             for run in state.runs
         ],
         "best": None if best is None else _best(best),
@@ -44,9 +45,10 @@ def overview(state: State, running: frozenset[JobKey]) -> dict[str, Any]:
     }
 
 
-def _status(status: summary.Status) -> dict[str, Any]:
+def _status(status: summary.Status, run: Run) -> dict[str, Any]:
     shown = {name: getattr(status, name) for name in STATUS}
-    return {**shown, "spent": as_number(status.spent), "left": as_number(status.left)}
+    costs = {"spent": as_number(status.spent), "left": as_number(status.left)}
+    return {**shown, **costs, "name": name_of(run)}
 
 
 def _best(best: Evaluation) -> dict[str, Any]:
@@ -87,7 +89,7 @@ def _incumbent(state: State) -> dict[str, Any]:
             for step in found.steps
             if chart_data.is_drawable(step.result.loss)
         ],
-        "deepenings": [[each.spent, each.max_budget] for each in found.deepenings],
+        "extensions": [[each.spent, each.target] for each in found.extensions],
         "spent": found.spent,
         "spent_resumed": found.spent_resumed,
     }
@@ -107,7 +109,7 @@ def _curves(state: State) -> list[dict[str, Any]]:
 
 
 def _quotes(state: State) -> list[dict[str, Any]]:
-    """The price of each way of deepening; empty until the run is done."""
+    """The price of each way to continue; empty until the run is done."""
     if not hyperband.is_done(state):
         return []
     quotes = [quote(state, *option) for option in options(state)]

@@ -15,6 +15,7 @@ import deepband
 from deepband.analysis import chart_data, summary
 from deepband.analysis.export import kind_of_failure
 from deepband.analysis.quote import Quote
+from deepband.analysis.run_names import describe_step, size_text
 from deepband.analysis.text import brief, printable
 from deepband.core.evaluations import best_evaluation, best_evaluation_at, evaluation_of
 from deepband.core.extension import options
@@ -55,18 +56,22 @@ def make_report(study: Study) -> str:
 
 
 def _contents(study: Study) -> dict[str, Any]:
-    status = summary.status(study.session.state)
+    state = study.session.state
+    status = summary.status(state)
     failures = [each for each in study.evaluations if each.error is not None]
     return {
         "study": study,
-        "created": study.session.state.created,
-        "axes": chart_data.axes(study.session.state),
+        "created": state.created,
+        "axes": chart_data.axes(state),
         "status": status,
+        "size": size_text(status.max_budget, status.width, status.brackets),
+        "step": describe_step(state, state.run),
+        "limited": status.brackets is not None,
         "grid": summary.grid(status),
-        "plan": summary.plan(study.session.state),
+        "plan": summary.plan(state),
         "runs": study.runs,
         "quotes": _quotes(study),
-        "best": best_evaluation(study.session.state),
+        "best": best_evaluation(state),
         "leaders": [_leader(each) for each in _leaders(study)],
         "kinds": Counter(kind_of_failure(each) for each in failures).most_common(),
         "failures": [_failure(each) for each in failures[:MOST_FAILURES]],

@@ -9,12 +9,11 @@ const seen = new Map(); // the data that each cell shows
 
 export function drawBrackets(overview, study) {
   const table = byId("brackets");
-  const rungs = Math.max(...overview.cells.map((cell) => cell.rung)) + 1;
   const shape = overview.cells.map((cell) => cell.budget).join();
   if (table.dataset.shape !== shape) {
     seen.clear();
     table.dataset.shape = shape;
-    table.replaceChildren(...skeleton(overview.cells, rungs));
+    table.replaceChildren(...skeleton(overview.cells));
   }
   for (const cell of overview.cells) {
     const now = JSON.stringify(cell);
@@ -28,12 +27,13 @@ export function drawBrackets(overview, study) {
   drawLegend(overview);
 }
 
-function skeleton(cells, rungs) {
+function skeleton(cells) {
   const budgets = new Map(cells.map((cell) => [cell.rung, cell.budget]));
-  const columns = [...Array(rungs).keys()];
+  const count = (name) => [...Array(Math.max(...cells.map((cell) => cell[name])) + 1).keys()];
+  const columns = count("rung");
   const head = columns.map((rung) =>
     element("th", { scope: "col" }, `rung ${rung}`, element("br"), `budget ${shown(budgets.get(rung))}`));
-  const rows = columns.map((bracket) => element("tr", {},
+  const rows = count("bracket").map((bracket) => element("tr", {},
     element("th", { scope: "row" }, `bracket ${bracket}`),
     ...columns.map((rung) => rung < bracket ? element("td", { class: "none" })
       : element("td", { id: `cell-${bracket}-${rung}` }))));
@@ -97,10 +97,8 @@ function bar(cell) {
 function drawLegend(overview) {
   const swatch = (kind) => drawn("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" },
     drawn("rect", { x: 1, y: 1, width: 8, height: 8, class: kind }));
-  const entries = overview.runs.map((run) => {
-    const strategy = run.strategy ? `, ${run.strategy}` : "";
-    return [`mark promoted run${run.run % RUN_COLOURS}`, `run ${run.run} (max_budget ${shown(run.max_budget)}${strategy})`];
-  });
+  const entries = overview.runs.map((run) =>
+    [`mark promoted run${run.run % RUN_COLOURS}`, run.how ? `run ${run.run}: ${run.how}` : run.name]);
   entries.push(["mark run0", "paler: not promoted"], ["mark wait", "waiting"],
     ["mark running", "running"], ["mark failed", "failed"]);
   const now = JSON.stringify(entries);

@@ -18,7 +18,7 @@ export function drawIncumbent(overview) {
       { points: staircase(0, found.spent), kind: "first bold" },
       { points: staircase(1, found.spent_resumed), kind: "first dashed" },
     ],
-    flags: found.deepenings.map(([spent, budget]) => [spent, `to ${shown(budget)}`]),
+    flags: found.extensions,
     x: "budget spent by all runs",
     y: `best ${overview.maximize ? "value" : "loss"} on any budget`,
     caption: "Solid: each evaluation costs its whole budget. Dashed: training continues from the rung below.",

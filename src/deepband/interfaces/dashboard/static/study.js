@@ -12,9 +12,8 @@ let latest = null;
 let tableTimer = null;
 
 function drawState({ status, objective }) {
-  const strategy = status.strategy ? `, ${status.strategy}` : "";
   const parts = [
-    `run ${status.run}${strategy}, max_budget ${shown(status.max_budget)}`,
+    status.name,
     status.done ? "done" : `${shown(status.open)} jobs open, ${shown(status.running)} running`,
     `${shown(status.evaluations)} evaluations${status.failed ? `, ${shown(status.failed)} failed` : ""}`,
     `budget ${shown(status.spent)} spent in this run, ${shown(status.left)} left`,
@@ -39,7 +38,7 @@ function drawBest({ best, maximize }) {
 
 function drawQuotes({ quotes, status }) {
   if (!quotes.length) {
-    const why = status.done ? "No larger budget is possible." : "Available when the run is done.";
+    const why = status.done ? "The study cannot be extended further." : "Available when the run is done.";
     byId("quotes").replaceChildren(element("p", { class: "muted" }, why));
     return;
   }

@@ -32,9 +32,9 @@ export class Table {
 
   offer(overview) {
     this.name = overview.maximize ? "value" : "loss";
-    const rungs = [...new Set(overview.cells.map((cell) => cell.rung))];
-    this.choices("bracket", rungs);
-    this.choices("rung", rungs);
+    for (const name of ["bracket", "rung"]) {
+      this.choices(name, [...new Set(overview.cells.map((cell) => cell[name]))]);
+    }
     this.choices("run", overview.runs.map((run) => run.run));
   }
 
