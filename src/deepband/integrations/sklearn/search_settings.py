@@ -58,8 +58,8 @@ def check_settings(search: Any, state: State) -> None:
     limit = state.runs[0].schedule.bracket_limit
     if search.brackets is None and limit is not None:  # for a study, None is what is not given
         raise InputError(
-            f"the study was created with brackets {limit}, and None, which is all brackets, is given. "
-            f"Give {limit}, or start another study."
+            f"the study was created with brackets {limit}, and None is given, which is all "
+            f"brackets. Give {limit}, or start another study."
         )
     check_same(state, settings_of(search))
 

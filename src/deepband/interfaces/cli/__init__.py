@@ -5,11 +5,12 @@ from deepband.interfaces.cli import (
     demo,
     extend_commands,
     paper,
+    plan_command,
     read_commands,
     run_commands,
     view_commands,
 )
 from deepband.interfaces.cli.group import main
 
-__all__ = ["compare", "demo", "extend_commands", "main", "paper", "read_commands", "run_commands"]
-__all__ += ["view_commands"]
+__all__ = ["compare", "demo", "extend_commands", "main", "paper", "plan_command"]
+__all__ += ["read_commands", "run_commands", "view_commands"]

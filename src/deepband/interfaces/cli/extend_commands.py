@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from deepband.analysis.quote import OUTSIDE
 from deepband.analysis.run_names import size_text
 from deepband.core.strategies import FRUGAL, StrategyName
+from deepband.errors import InputError
 from deepband.interfaces.cli.group import (
     BUDGET,
+    PATH,
     brackets_option,
     main,
     open_existing,
@@ -22,7 +26,38 @@ from deepband.interfaces.cli.group import (
     width_option,
 )
 from deepband.interfaces.cli.output import say
+from deepband.interfaces.cli.user_code import load_space
 from deepband.study.study import Study
+
+
+def space_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --space and --added."""
+    space = click.option("--space", type=PATH, help="A JSON file with the space of new configs.")
+    added = click.option(
+        "--added",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="The value of a new parameter in existing configs; may be repeated.",
+    )
+    return space(added(command))
+
+
+def _read(given: dict[str, Any]) -> dict[str, Any]:
+    """The options as arguments of `Study.extend`."""
+    space, added = given.pop("space"), given.pop("added")
+    found = None if space is None else load_space(space)
+    return {**given, "space": found, "added": dict(map(_read_added, added)) or None}
+
+
+def _read_added(text: str) -> tuple[str, Any]:
+    """A name and a value, which is JSON if it can be read as that."""
+    name, found, value = text.partition("=")
+    if not found:
+        raise InputError(f"--added is {text!r}: write NAME=VALUE, such as momentum=0.9.")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
 
 
 @main.command()
@@ -30,11 +65,12 @@ from deepband.study.study import Study
 @to_option
 @strategy_option()
 @unfinished_option
-def deepen(study: Path, to: float | None, strategy: StrategyName, unfinished: bool) -> None:
+@space_options
+def deepen(study: Path, to: float | None, strategy: StrategyName, **given: Any) -> None:
     """Raise max_budget for the next `deepband run STUDY`."""
 
     def extend(opened: Study) -> None:
-        opened.deepen(strategy, to, unfinished=unfinished)
+        opened.deepen(strategy, to, **_read(given))
 
     _extend(study, strategy, extend)
 
@@ -44,7 +80,8 @@ def deepen(study: Path, to: float | None, strategy: StrategyName, unfinished: bo
 @click.option("--to", type=int, help="The new width.  [default: one more than the current one]")
 @strategy_option("efficient")
 @unfinished_option
-def widen(study: Path, to: int | None, strategy: StrategyName, unfinished: bool) -> None:
+@space_options
+def widen(study: Path, to: int | None, strategy: StrategyName, **given: Any) -> None:
     """Add configs for the next `deepband run STUDY`.
 
     max_budget stays the same. Width 2 starts every bracket with twice as many configs as plain
@@ -52,7 +89,7 @@ def widen(study: Path, to: int | None, strategy: StrategyName, unfinished: bool)
     """
 
     def extend(opened: Study) -> None:
-        opened.widen(strategy, to, unfinished=unfinished)
+        opened.widen(strategy, to, **_read(given))
 
     _extend(study, strategy, extend)
 
@@ -64,23 +101,15 @@ def widen(study: Path, to: int | None, strategy: StrategyName, unfinished: bool)
 @brackets_option
 @strategy_option()
 @unfinished_option
-def extend(
-    study: Path,
-    max_budget: float | None,
-    width: int | None,
-    brackets: int | None,
-    strategy: StrategyName,
-    unfinished: bool,
-) -> None:
+@space_options
+def extend(study: Path, strategy: StrategyName, **given: Any) -> None:
     """Extend a study in several directions in one step.
 
     What is left out stays as it is.
     """
 
     def extend(opened: Study) -> None:
-        opened.extend(
-            strategy, max_budget=max_budget, width=width, brackets=brackets, unfinished=unfinished
-        )
+        opened.extend(strategy, **_read(given))
 
     _extend(study, strategy, extend)
 

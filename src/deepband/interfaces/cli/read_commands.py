@@ -1,11 +1,10 @@
-"""The commands that read: plan, quote, advice, status, best, explain, export, doctor."""
+"""The commands that read: quote, advice, status, best, explain, export, doctor."""
 
 from __future__ import annotations
 
 import shutil
 import sqlite3
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,52 +34,12 @@ from deepband.interfaces.cli.group import (
 from deepband.interfaces.cli.output import (
     ANY_BUDGET,
     describe,
-    describe_forecasts,
     describe_status,
     show,
 )
 from deepband.interfaces.file_output import write_file
 from deepband.storage.sqlite import SqliteStorage
 from deepband.storage.sqlite_errors import ADVICE
-from deepband.study.forecast import forecast
-
-
-@main.command()
-@study_argument
-@click.option("--workers", type=int, help="Also estimate the time with this many workers.")
-@click.option("--seconds-per-unit", type=float, help="Seconds per unit of budget.")
-@click.option("--resumed", is_flag=True, help="Assume that training continues from the rung below.")
-@json_option
-def plan(
-    study: Path, workers: int | None, seconds_per_unit: float | None, resumed: bool, as_json: bool
-) -> None:
-    """Show how many configs run on which budget, and how long it takes.
-
-    With --workers and --seconds-per-unit, the current run and each way to extend it are simulated.
-    The output shows the time, the share of it that workers are busy, the least time that any order
-    of jobs could take, and how many workers are worthwhile: beyond that number, doubling them saves
-    less than a tenth of the time.
-    """
-    if (workers is None) != (seconds_per_unit is None):
-        raise InputError("--workers and --seconds-per-unit belong together: give both or neither.")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        opened = open_existing(study)
-        planned = opened.plan()
-    for warning in caught:
-        click.echo(f"Warning: {warning.message}", err=True)
-    forecasts = []
-    if workers is not None and seconds_per_unit is not None:
-        forecasts = forecast(opened, workers, seconds_per_unit, resumed=resumed)
-    names = "budgets", "configs", "evaluations", "cost", "cost_resumed"
-    found = {name: getattr(planned, name) for name in names} | {
-        "width": planned.schedule.width,
-        "brackets": planned.schedule.bracket_limit,
-        "sizes": {bracket: planned.sizes(bracket) for bracket in planned.schedule.brackets},
-        "forecasts": forecasts,
-    }
-    text = f"{planned}\n\n{describe_forecasts(forecasts)}" if forecasts else planned
-    show(found, as_json, text)
 
 
 @main.command()

@@ -50,7 +50,9 @@ SETTINGS = [
     click.option("--seed", type=int, help="The seed of all random choices.  [default: 0]"),
     click.option("--maximize", is_flag=True, default=None, help="Larger values are better."),
     click.option(
-        "--integer-budgets", is_flag=True, default=None, help="Round budgets down to integers."
+        "--integer-budgets/--exact-budgets",
+        default=None,
+        help="Round budgets down.  [default: if min and max are whole]",
     ),
     click.option("--width", type=int, help="The width of the first run.  [default: 1]"),
     click.option("--brackets", type=int, help="Only the first N brackets; 1: successive halving."),

@@ -1,0 +1,95 @@
+"""The command that plans: an existing study, or one that does not exist yet."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deepband.analysis.summary import Plan
+from deepband.errors import InputError
+from deepband.interfaces.cli.group import BUDGET, PATH, json_option, main, open_existing
+from deepband.interfaces.cli.output import describe_forecasts, show
+from deepband.study.forecast import forecast
+from deepband.study.study_plan import plan as plan_study
+
+PLANNED = [
+    click.option("--max-budget", type=BUDGET, help="The largest budget of a study to plan."),
+    click.option("--min-budget", type=BUDGET, help="Its smallest budget.  [default: 1]"),
+    click.option("--eta", type=int, help="Its budget factor between rungs.  [default: 3]"),
+    click.option("--width", type=int, help="Its width.  [default: 1]"),
+    click.option("--brackets", type=int, help="Only its first N brackets."),
+]
+
+
+def _planned_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(PLANNED):
+        command = option(command)
+    return command
+
+
+@main.command()
+@click.argument("study", type=PATH, required=False)
+@_planned_options
+@click.option("--workers", type=int, help="Also estimate the time with this many workers.")
+@click.option("--seconds-per-unit", type=float, help="Seconds per unit of budget.")
+@click.option("--resumed", is_flag=True, help="Assume that training continues from the rung below.")
+@json_option
+def plan(
+    study: Path | None,
+    workers: int | None,
+    seconds_per_unit: float | None,
+    resumed: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Show how many configs run on which budget, and how long it takes.
+
+    Without STUDY, plan a study that does not exist yet: give at least --max-budget.
+
+    With --workers and --seconds-per-unit, the run and each way to continue are simulated. The
+    output shows the time, the share of it that workers are busy, the least time that any order of
+    jobs could take, and how many workers are worthwhile: beyond that number, doubling them saves
+    less than a tenth of the time.
+    """
+    if study is None:
+        _plan_new(settings, workers, seconds_per_unit, as_json)
+        return
+    if any(value is not None for value in settings.values()):
+        raise InputError("an existing study has its own settings: give one or the other.")
+    if (workers is None) != (seconds_per_unit is None):
+        raise InputError("--workers and --seconds-per-unit belong together: give both or neither.")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        opened = open_existing(study)
+        planned = opened.plan()
+    for warning in caught:
+        click.echo(f"Warning: {warning.message}", err=True)
+    forecasts = []
+    if workers is not None and seconds_per_unit is not None:
+        forecasts = forecast(opened, workers, seconds_per_unit, resumed=resumed)
+    text = f"{planned}\n\n{describe_forecasts(forecasts)}" if forecasts else planned
+    show(_plan_values(planned) | {"forecasts": forecasts}, as_json, text)
+
+
+def _plan_new(
+    settings: dict[str, Any], workers: int | None, seconds_per_unit: float | None, as_json: bool
+) -> None:
+    if settings["max_budget"] is None:
+        raise InputError("give STUDY, or --max-budget to plan a study that does not exist yet.")
+    workers = 1 if workers is None else workers
+    planned = plan_study(**settings, workers=workers, seconds_per_unit=seconds_per_unit)
+    found = {"forecasts": planned.forecasts, "steps": planned.steps}
+    show(_plan_values(planned.run) | found, as_json, planned)
+
+
+def _plan_values(plan: Plan) -> dict[str, Any]:
+    names = "budgets", "configs", "evaluations", "cost", "cost_resumed"
+    return {name: getattr(plan, name) for name in names} | {
+        "width": plan.schedule.width,
+        "brackets": plan.schedule.bracket_limit,
+        "sizes": {bracket: plan.sizes(bracket) for bracket in plan.schedule.brackets},
+    }
