@@ -28,7 +28,7 @@ class Forecast:
     """A run on so many workers."""
 
     run: str
-    """The current one, or a way of deepening."""
+    """The current one, or a way to extend it."""
     workers: int
     jobs: int
     seconds: float
@@ -44,7 +44,7 @@ class Forecast:
 def forecast(
     study: Study, workers: int, seconds_per_unit: float, *, resumed: bool = False
 ) -> list[Forecast]:
-    """What is left of the current run, and after it each way of deepening.
+    """What is left of the current run, and after it each way to extend it.
 
     An evaluation takes `seconds_per_unit` for every unit of its budget; with `resumed`, for what
     its budget exceeds that of the rung below.
