@@ -56,6 +56,7 @@ def test_a_report_of_a_study_that_was_extended_in_every_direction() -> None:
     assert study.quote("efficient", width=3).title in text
     assert "bracket 1" in text
     assert "bracket 2" not in text
+    assert text.count("(unfinished)") == 1
     wider = open_study()
     finish(wider, noisy(1))
     wider.widen(to=3)

@@ -237,7 +237,7 @@ def test_the_code_in_the_texts_runs_twice(
     run_code_of(path)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md", "docs/how-to/extend.md"])
 def test_the_texts_show_what_their_code_prints(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -86,7 +86,7 @@ def test_the_sdist_installs_and_runs_alone(sdist: Path, tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_the_tutorial_works_with_the_wheel_alone(python: Path, tmp_path: Path) -> None:
-    objective, search, quote, deepen, explain = BLOCKS
+    objective, search, quote, deepen, explain, widen = BLOCKS
     wave = tmp_path / "wave.py"
     wave.write_text(objective + search)
     first = call(python, "wave.py", folder=tmp_path)
@@ -100,6 +100,8 @@ def test_the_tutorial_works_with_the_wheel_alone(python: Path, tmp_path: Path) -
     losses = [f"{float(printed.split()[0]):.3f}" for printed in (first, deepened)]
     assert losses == [*claimed.groups()]
     assert "on the top rung" in call(python, "-c", explain, folder=tmp_path)
+    wave.write_text(objective + widen)
+    assert "width 2" in call(python, "wave.py", folder=tmp_path)
 
 
 @pytest.mark.heavy

@@ -24,7 +24,7 @@ Places = dict[int, tuple[float, float]]
 def draw(state: State, ax: Axes | None) -> Axes:
     """Columns are rungs and rows are brackets. A dot is a config, coloured by the run that
     evaluated it there, and a line is a promotion. The best configs of a cell are on its right."""
-    rungs, rows = state.schedule.top + 1, len(state.schedule.brackets)
+    rungs, rows = state.schedule.top + 1, len(state.schedule.brackets) + _legend_rows(state)
     ax = new_axes(ax, width=2.0 + 1.7 * rungs, height=1.6 + 1.2 * rows)
     cells = {(cell.bracket, cell.rung): cell for cell in occupied_cells(state)}
     dots = {key: _dots(state, ax, cell) for key, cell in cells.items() if cell.configs <= MOST_DOTS}
@@ -102,6 +102,13 @@ def _promotions(ax: Axes, cell: CellStatus, places: Places | None, above: Places
         ax.text(sum(x) / 2, cell.bracket - 0.06, f"{cell.promoted:,}", ha="center", fontsize=7)
 
 
+def _legend_rows(state: State) -> float:
+    """How much room the legend needs below the brackets, in rows. The legend lies below the
+    diagonal, where there are no cells, but a study with few brackets has no room there."""
+    limited = len(state.schedule.brackets) <= state.schedule.top
+    return 0.15 * (len(state.runs) + 3) if limited else 0.0
+
+
 def _describe(state: State, ax: Axes, cells: list[CellStatus]) -> None:
     """Ticks, title and legend."""
     from matplotlib.lines import Line2D
@@ -110,7 +117,7 @@ def _describe(state: State, ax: Axes, cells: list[CellStatus]) -> None:
     ax.set_xticks(rungs, [f"rung {r}\nbudget {state.run.budgets[r]:.6g}" for r in rungs])
     ax.set_yticks(brackets, [f"bracket {bracket}" for bracket in brackets])
     ax.set_xlim(-0.5, len(rungs) - 0.5)
-    ax.set_ylim(len(brackets) - 0.5, -0.5)
+    ax.set_ylim(len(brackets) - 0.5 + _legend_rows(state), -0.5)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_title(f"Brackets and rungs: {name_of(state.run)}")

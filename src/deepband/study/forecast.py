@@ -28,7 +28,7 @@ class Forecast:
     """The estimated time of a run with a number of workers."""
 
     run: str
-    """The current one, or a way of deepening."""
+    """The current one, or a way to extend it."""
     workers: int
     jobs: int
     seconds: float
@@ -44,7 +44,7 @@ class Forecast:
 def forecast(
     study: Study, workers: int, seconds_per_unit: float, *, resumed: bool = False
 ) -> list[Forecast]:
-    """Forecasts for the rest of the current run, and for each way of deepening after it.
+    """Forecasts for the rest of the current run, and for each way to extend it.
 
     An evaluation takes `seconds_per_unit` for each unit of its budget. With `resumed`, only the
     difference to the budget of the rung below counts.
