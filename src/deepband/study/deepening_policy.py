@@ -1,4 +1,4 @@
-"""Automatic deepening: deepen for as long as the advice recommends it, within limits.
+"""Automatic deepening: deepen as long as the advice recommends it, within limits.
 
 Every decision is a function of the recorded facts and the limits. It is therefore the same for any
 number of workers, and an interrupted call continues with what it had decided.
@@ -110,7 +110,7 @@ def run_and_deepen(
     automatic: Automatic,
     options: RunOptions,
 ) -> None:
-    """Run jobs, and deepen for as long as the advice recommends it and the limits allow it."""
+    """Run jobs, and deepen as long as the advice recommends it and the limits allow it."""
     session = study.session
     session.lock()
     automatic.check(session.state)

@@ -81,6 +81,7 @@ class OwnMethod:
             max_budget=ledger.task.max_budget // ETA**self.levels,
             seed=seed,
             maximize=True,
+            integer_budgets=False,  # every tool is charged exact budgets
             sampler=self.sampler,
         )
 

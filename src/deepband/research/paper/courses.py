@@ -145,6 +145,7 @@ class Walk:
             max_budget=self.course[self.step],
             seed=self.seed,
             maximize=True,
+            integer_budgets=False,  # the paper counts exact budgets
             sampler=self.draws,
             brackets=self.brackets,
         )
