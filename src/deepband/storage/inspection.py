@@ -15,7 +15,7 @@ CODE = "SELECT count(*) FROM sqlite_master WHERE type IN ('view', 'trigger')"
 """Views and triggers are code that would run whenever a study is read or written."""
 
 
-def check_ours(connection: sqlite3.Connection, path: Path, writing: bool) -> None:
+def check_ours(connection: sqlite3.Connection, path: Path) -> None:
     """Raise a StorageError for a file that is not a study, is truncated, or may not be written."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     size = path.stat().st_size
@@ -37,11 +37,11 @@ def check_ours(connection: sqlite3.Connection, path: Path, writing: bool) -> Non
     version = format_of(connection)
     if version < 1:
         raise StorageError(path, f"is damaged: its format is {version}. {ADVICE}")
-    if writing and version > FORMAT:
+    if version > FORMAT:
         raise StorageError(
             path,
             f"was written by a newer version of deepband (format {version}; this version writes "
-            f"format {FORMAT}). You can read it; to continue it, update deepband.",
+            f"format {FORMAT}). Update deepband to open it.",
         )
 
 

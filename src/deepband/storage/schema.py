@@ -2,9 +2,8 @@
 
 Format 1 has neither origins nor commit numbers, and format 2 has no checksums; early files of it
 have no origins. Format 3 has no width, number of brackets or change of the space in a run. Older
-files are read as they are and upgraded by the first write. A newer format may add tables and
-columns, but must keep the meaning of these, checksums included: its files can be read here, but
-not written.
+files are read as they are and upgraded by the first write. Newer files are refused, because their
+facts may mean something that this version does not know, such as a new kind of run.
 """
 
 from __future__ import annotations

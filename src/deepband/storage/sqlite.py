@@ -207,7 +207,7 @@ class SqliteStorage:
         connection = connect(self.path, "ro")
         try:
             connection.execute("BEGIN")
-            check_ours(connection, self.path, writing=False)
+            check_ours(connection, self.path)
         except BaseException:
             connection.close()
             raise
@@ -227,7 +227,7 @@ class SqliteStorage:
         """Connect for writing, and return whether the study has changed since it was read."""
         connection = self._keep(connect(self.path, "rw"))
         try:
-            check_ours(connection, self.path, writing=True)
+            check_ours(connection, self.path)
             older = format_of(connection) < FORMAT
             with _transaction(connection, "IMMEDIATE" if older else "DEFERRED"):
                 check_whole(connection)
