@@ -119,7 +119,7 @@ def test_a_reader_that_starts_to_write_sees_what_came_since(path: Path) -> None:
         ({"seed": 1}, "created with seed 0, and 1 is given"),
         ({"maximize": True}, "created with maximize False, and True is given"),
         ({"integer_budgets": False}, "created with integer_budgets True, and False is given"),
-        ({"width": 2}, "created with first width 1, and 2 is given.*study.extend"),
+        ({"width": 2}, "created with first width 1, and 2 is given.*with `widen`"),
         ({"brackets": 2}, "created with first number of brackets None, and 2 is given"),
         ({"space": {"x": (0.0, 2.0)}}, r"parameter 'x' was .*1\.0.*, now .*2\.0"),
         ({"space": {"x": (0.0, 1.0), "y": (1, 2)}}, "parameter 'y' was not there, now"),
