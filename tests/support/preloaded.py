@@ -1,0 +1,207 @@
+"""Python processes that are forked from a server that has deepband's dependencies loaded.
+
+Importing ConfigSpace takes most of a second, and hundreds of tests need a driver of their own. Here
+one server per test process imports it, and every driver is forked from the server: a process with
+its own lock, signals, exit code and `__main__`, which only saves the imports. What depends on a
+start from scratch (options of the interpreter, variables that it reads, the command line and the
+environment in /proc) needs `subprocess`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import IO, Any
+
+LARGEST_REQUEST = 200_000
+STANDARD = (0, 1, 2)
+
+
+class Process:
+    """A process that runs `python ARGUMENTS`, such as `-m deepband --version`."""
+
+    def __init__(
+        self,
+        arguments: Sequence[object],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdout: IO[Any] | None = None,
+        stderr: IO[Any] | None = None,
+        start_new_session: bool = False,
+        enter: Sequence[str] = (),
+    ) -> None:
+        """`enter` is a command that runs another somewhere else, or with other privileges."""
+        request = {
+            "arguments": list(map(str, arguments)),
+            "folder": str(cwd or Path.cwd()),
+            "environment": dict(os.environ if env is None else env),
+            "session": start_new_session,
+        }
+        outputs = [1 if stdout is None else stdout, 2 if stderr is None else stderr]
+        self._news, theirs = socket.socketpair()
+        with theirs, open(os.devnull, "rb") as nothing:
+            streams = [theirs, nothing, *outputs]
+            numbers = [each if isinstance(each, int) else each.fileno() for each in streams]
+            socket.send_fds(server(tuple(enter)), [json.dumps(request).encode()], numbers)
+        self.pid = int(self._next())
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, if the process has ended."""
+        return self.returncode if self._ends_within(0) else None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, when the process has ended."""
+        if not self._ends_within(timeout):
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.wait()
+
+    def _ends_within(self, seconds: float | None) -> bool:
+        if self.returncode is None:
+            self._news.settimeout(seconds)
+            try:
+                self.returncode = int(self._next())
+            except (BlockingIOError, TimeoutError):
+                return False
+            self._news.close()
+        return True
+
+    def _next(self) -> str:
+        news = self._news.recv(16).decode()
+        assert news, "the server that forks processes has ended"
+        return news
+
+
+def run(
+    arguments: Sequence[object], cwd: Path, *, timeout: float | None = 600, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a process to its end, and return its exit code and output."""
+    (out, stdout), (err, stderr) = _pipe(), _pipe()
+    with stdout, stderr:
+        process = Process(arguments, cwd=cwd, stdout=stdout, stderr=stderr, **options)
+    with out, err, ThreadPoolExecutor(2) as readers:
+        texts = [readers.submit(each.read) for each in (out, err)]
+        code = process.wait(timeout)
+    return subprocess.CompletedProcess(
+        list(map(str, arguments)), code, *(text.result() for text in texts)
+    )
+
+
+def _pipe() -> tuple[IO[str], IO[str]]:
+    reader, writer = os.pipe()
+    return os.fdopen(reader, "r"), os.fdopen(writer, "w")
+
+
+@cache
+def server(enter: tuple[str, ...] = ()) -> socket.socket:
+    """The connection to a server, started once. The server ends when this process does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [*enter, sys.executable, __file__, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the tests
+        )
+    atexit.register(process.wait)
+    atexit.register(ours.close)
+    return ours
+
+
+# In the server, and in what is forked from it.
+
+
+def serve(requests: socket.socket) -> list[str]:
+    """Fork a process per request; this returns in those processes, with their arguments."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the supervisors
+    while True:
+        message, streams, *_ = socket.recv_fds(requests, LARGEST_REQUEST, 4)
+        if not message:
+            os._exit(0)
+        if os.fork() == 0:
+            requests.close()
+            return supervise(json.loads(message), streams)
+        for stream in streams:
+            os.close(stream)
+
+
+def supervise(request: dict[str, Any], streams: list[int]) -> list[str]:
+    """Fork a process, report its id and later its exit code. Only a parent learns that code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    news, *standard = streams
+    pid = os.fork()
+    if pid == 0:
+        os.close(news)
+        return prepare(request, standard)
+    for stream in {*standard, *STANDARD}:
+        os.close(stream)
+    os.write(news, str(pid).encode())
+    _, status = os.waitpid(pid, 0)
+    os.write(news, str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def prepare(request: dict[str, Any], standard: list[int]) -> list[str]:
+    """Give this process what `subprocess` would have given it; its arguments."""
+    if request["session"]:
+        os.setsid()
+    for stream, number in zip(standard, STANDARD, strict=True):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    arguments: list[str] = request["arguments"]
+    return arguments
+
+
+def run_as_main(first: str, *rest: str) -> None:
+    """Do what `python FIRST REST` does."""
+    if first == "-m":
+        sys.argv[:], sys.path[0] = rest, os.getcwd()
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    elif first == "-c":
+        sys.argv[:], sys.path[0] = [first, *rest[1:]], ""
+        sys.modules["__main__"] = main = ModuleType("__main__")
+        exec(compile(rest[0], "<string>", "exec"), vars(main))
+    else:
+        sys.argv[:], sys.path[0] = [first, *rest], str(Path(first).resolve().parent)
+        runpy.run_path(first, run_name="__main__")
+
+
+if __name__ == "__main__":
+    import ConfigSpace  # noqa: F401 # that is what takes long
+
+    import deepband.execution.executors.processes
+    import deepband.interfaces.cli
+    import deepband.storage.sqlite  # noqa: F401
+
+    gc.freeze()  # else each process would copy all that is loaded when it collects garbage
+    run_as_main(*serve(socket.socket(fileno=int(sys.argv[1]))))
