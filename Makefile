@@ -13,6 +13,9 @@ LIGHT := -m "not heavy and not soak"
 PARALLEL := -n 2 --dist loadfile
 ISSUE_FORMS := $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 
+# Tests start hundreds of processes, and each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo setup hooks test test-all test-lowest test-newest soak
 .PHONY: check check-files format docs bench clean
 
