@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -27,6 +28,14 @@ from typing import IO, Any
 
 LARGEST_REQUEST = 200_000
 STANDARD = (0, 1, 2)
+PRELOADED = [
+    "ConfigSpace",
+    "uvicorn",
+    "deepband.interfaces.cli",
+    "deepband.interfaces.dashboard.app",
+]
+PRELOADED += ["deepband.storage.sqlite", "deepband.execution.executors.processes"]
+"""What takes longest to import, and what most processes use."""
 
 
 class Process:
@@ -103,7 +112,7 @@ def run(
     arguments: Sequence[object], cwd: Path, *, timeout: float | None = 600, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a process to its end, and return its exit code and output."""
-    (out, stdout), (err, stderr) = _pipe(), _pipe()
+    (out, stdout), (err, stderr) = pipe(), pipe()
     with stdout, stderr:
         process = Process(arguments, cwd=cwd, stdout=stdout, stderr=stderr, **options)
     with out, err, ThreadPoolExecutor(2) as readers:
@@ -114,7 +123,8 @@ def run(
     )
 
 
-def _pipe() -> tuple[IO[str], IO[str]]:
+def pipe() -> tuple[IO[str], IO[str]]:
+    """The end to read from, and the end to write to."""
     reader, writer = os.pipe()
     return os.fdopen(reader, "r"), os.fdopen(writer, "w")
 
@@ -197,11 +207,7 @@ def run_as_main(first: str, *rest: str) -> None:
 
 
 if __name__ == "__main__":
-    import ConfigSpace  # noqa: F401 # that is what takes long
-
-    import deepband.execution.executors.processes
-    import deepband.interfaces.cli
-    import deepband.storage.sqlite  # noqa: F401
-
+    for name in PRELOADED:
+        importlib.import_module(name)
     gc.freeze()  # else each process would copy all that is loaded when it collects garbage
     run_as_main(*serve(socket.socket(fileno=int(sys.argv[1]))))
