@@ -21,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -150,9 +151,9 @@ def server(enter: tuple[str, ...] = ()) -> socket.socket:
 
 def serve(requests: socket.socket) -> list[str]:
     """Fork a process per request; this returns in those processes, with their arguments."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the supervisors
     while True:
         message, streams, *_ = socket.recv_fds(requests, LARGEST_REQUEST, 4)
+        reap()
         if not message:
             os._exit(0)
         if os.fork() == 0:
@@ -162,9 +163,15 @@ def serve(requests: socket.socket) -> list[str]:
             os.close(stream)
 
 
+def reap() -> None:
+    """Forget the supervisors that have ended."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
 def supervise(request: dict[str, Any], streams: list[int]) -> list[str]:
     """Fork a process, report its id and later its exit code. Only a parent learns that code."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     news, *standard = streams
     pid = os.fork()
     if pid == 0:
