@@ -4,7 +4,8 @@ Importing ConfigSpace takes most of a second, and hundreds of tests need a drive
 one server per test process imports it, and every driver is forked from the server: a process with
 its own lock, signals, exit code and `__main__`, which only saves the imports. What depends on a
 start from scratch (options of the interpreter, variables that it reads, the command line and the
-environment in /proc) needs `subprocess`.
+environment in /proc) needs `subprocess`. Outside of Linux, every process starts from scratch:
+macOS does not support forking a process that has loaded its frameworks.
 """
 
 from __future__ import annotations
@@ -54,20 +55,29 @@ class Process:
         enter: Sequence[str] = (),
     ) -> None:
         """`enter` is a command that runs another somewhere else, or with other privileges."""
-        request = {
-            "arguments": list(map(str, arguments)),
-            "folder": str(cwd or Path.cwd()),
-            "environment": dict(os.environ if env is None else env),
-            "session": start_new_session,
-        }
-        outputs = [1 if stdout is None else stdout, 2 if stderr is None else stderr]
-        self._news, theirs = socket.socketpair()
-        with theirs, open(os.devnull, "rb") as nothing:
-            streams = [theirs, nothing, *outputs]
-            numbers = [each if isinstance(each, int) else each.fileno() for each in streams]
-            socket.send_fds(server(tuple(enter)), [json.dumps(request).encode()], numbers)
-        self.pid = int(self._next())
+        given = list(map(str, arguments))
         self.returncode: int | None = None
+        self._started: subprocess.Popen[bytes] | None = None
+        if sys.platform == "linux":
+            request = {
+                "arguments": given,
+                "folder": str(cwd or Path.cwd()),
+                "environment": dict(os.environ if env is None else env),
+                "session": start_new_session,
+            }
+            self._news = ask(server(tuple(enter)), request, stdout, stderr)
+            self.pid = int(self._next())
+        else:
+            self._started = subprocess.Popen(
+                [*enter, sys.executable, *given],
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=start_new_session,
+            )
+            self.pid = self._started.pid
 
     def poll(self) -> int | None:
         """The exit code, if the process has ended."""
@@ -94,6 +104,10 @@ class Process:
         self.wait()
 
     def _ends_within(self, seconds: float | None) -> bool:
+        if self._started is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self.returncode = self._started.wait(seconds)
+            return self.returncode is not None
         if self.returncode is None:
             self._news.settimeout(seconds)
             try:
@@ -107,6 +121,24 @@ class Process:
         news = self._news.recv(16).decode()
         assert news, "the server that forks processes has ended"
         return news
+
+
+def ask(
+    requests: socket.socket,
+    request: Mapping[str, object],
+    stdout: IO[Any] | None,
+    stderr: IO[Any] | None,
+) -> socket.socket:
+    """Ask a server for a process; where it reports the id of the process, and its exit code."""
+    news, theirs = socket.socketpair()
+    with theirs, open(os.devnull, "rb") as nothing:
+        outputs = [
+            default if given is None else given.fileno()
+            for default, given in ((1, stdout), (2, stderr))
+        ]
+        streams = [theirs.fileno(), nothing.fileno(), *outputs]
+        socket.send_fds(requests, [json.dumps(request).encode()], streams)
+    return news
 
 
 def run(

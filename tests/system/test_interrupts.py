@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -78,6 +79,10 @@ def wait_until_stuck(folder: Path, process: Process) -> None:
 def interrupt(process: Process) -> None:
     """Send SIGINT, and wait until it is handled: two signals that wait to be handled are one. The
     process is asleep before, so it has to wake up, and sleeps again afterwards."""
+    if sys.platform != "linux":  # it cannot be seen
+        process.send_signal(signal.SIGINT)
+        time.sleep(1.0)
+        return
     wait_until(lambda: state_of(process.pid) == "S")
     before = switches_of(process.pid)
     process.send_signal(signal.SIGINT)
