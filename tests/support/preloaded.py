@@ -23,7 +23,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -162,20 +161,37 @@ def pipe() -> tuple[IO[str], IO[str]]:
     return os.fdopen(reader, "r"), os.fdopen(writer, "w")
 
 
-@cache
+_servers: dict[tuple[str, ...], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
+
+
 def server(enter: tuple[str, ...] = ()) -> socket.socket:
-    """The connection to a server, started once. The server ends when this process does."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        process = subprocess.Popen(
-            [*enter, sys.executable, __file__, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the tests
-        )
-    atexit.register(process.wait)
-    atexit.register(ours.close)
-    return ours
+    """The connection to a server, which is started when it is needed first."""
+    if enter not in _servers:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process = subprocess.Popen(
+                [*enter, sys.executable, __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the tests
+            )
+        _servers[enter] = ours, process
+    return _servers[enter][0]
+
+
+def end_server(enter: tuple[str, ...]) -> None:
+    """End a server, if it was started; the processes forked from it continue."""
+    if enter in _servers:
+        connection, process = _servers.pop(enter)
+        connection.close()
+        process.kill()
+        process.wait()
+
+
+@atexit.register
+def _end_servers() -> None:
+    for enter in list(_servers):
+        end_server(enter)
 
 
 # In the server, and in what is forked from it.
