@@ -10,8 +10,11 @@ YAHPO_DATA ?= $(wildcard ../shared/yahpo_data)
 OLDEST ?= $(shell $(PYTHON) tools/interpreters.py oldest)
 NEWEST ?= $(shell $(PYTHON) tools/interpreters.py newest)
 LIGHT := -m "not heavy and not soak"
-PARALLEL := -n 2 --dist loadfile
+PARALLEL := -n 2 --dist worksteal
 ISSUE_FORMS := $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+
+# Tests start hundreds of processes, and each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo setup hooks test test-all test-lowest test-newest soak
 .PHONY: check check-files format docs bench clean

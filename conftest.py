@@ -1,24 +1,25 @@
-"""The examples in docstrings: each has `deepband` and a finished `study` of its own."""
+"""The number of threads, and the examples in docstrings: each has `deepband` and a finished `study`
+of its own."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 import pytest
 
 import deepband
 
+# Several test processes share the cores, so threads of linear algebra would wait for each other.
+# This must be set before NumPy is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 @pytest.fixture(autouse=True)
-def study_for_examples(
-    request: pytest.FixtureRequest,
-    doctest_namespace: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def study_for_examples(request: pytest.FixtureRequest) -> None:
     if isinstance(request.node, pytest.DoctestItem):
-        monkeypatch.chdir(tmp_path)
+        request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))
         study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
         study.optimize(lambda config, budget: config["x"] + 1 / budget)
-        doctest_namespace.update(study=study, deepband=deepband)
+        namespace: dict[str, Any] = request.getfixturevalue("doctest_namespace")
+        namespace.update(study=study, deepband=deepband)

@@ -13,7 +13,7 @@ from deepband import Context
 from deepband.analysis import chart_data
 from deepband.analysis.cells import cells
 from deepband.analysis.chart_data import Axis, Extension
-from deepband.analysis.importance import importance
+from deepband.analysis.importance import MOST, importance
 from deepband.analysis.rank_agreement import agreements
 from deepband.core.evaluations import best_evaluation
 from deepband.core.strategies import NAMES, StrategyName
@@ -208,13 +208,19 @@ def test_importance_of_nothing() -> None:
         importance(study.session.state, rung=7)
 
 
-def test_importance_looks_at_good_and_bad_alike() -> None:
+@pytest.mark.parametrize(
+    ("configs", "most"), [(243, 100), pytest.param(2187, MOST, marks=pytest.mark.heavy)]
+)
+def test_importance_looks_at_good_and_bad_alike(
+    configs: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A cliff that only the worse configs fell from."""
-    study = open_study(space={"x": (0.0, 1.0), "y": (0.0, 1.0)}, max_budget=2187)
-    jobs = study.ask_all()[:2187]
+    monkeypatch.setattr("deepband.analysis.importance.MOST", most)
+    study = open_study(space={"x": (0.0, 1.0), "y": (0.0, 1.0)}, max_budget=configs)
+    jobs = study.ask_all()[:configs]
     study.tell_all([(job, 10.0 * (job.config["x"] > 0.6) + job.config["y"]) for job in jobs])
     found = importance(study.session.state, rung=0)
-    assert 500 < found.evaluations <= 1000
+    assert most / 2 < found.evaluations <= most
     assert found.shares["x"] > 0.9
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +19,8 @@ from aftermath import check_folder, check_processes
 from deepband.analysis import export
 from deepband.execution.outbox import Outbox
 from driving import wait_until
-from torture import MARK, Place, end_all, fork_servers, workers_of
+from preloaded import Process
+from torture import Place, end_all, fork_servers, start_driver, workers_of
 
 TRAIN = """
 import os, time
@@ -49,19 +48,15 @@ def place(tmp_path: Path) -> Iterator[Place]:
     end_all(place.study)
 
 
-def start(place: Place, objective: str) -> subprocess.Popen[bytes]:
+def start(place: Place, objective: str) -> Process:
     """A driver with three workers, in its own session as on a terminal. A sampler that learns runs
     one bracket after another, so workers are idle at the end of each."""
-    command = [sys.executable, "-m", "deepband", "run", str(place.study), f"train.py:{objective}"]
+    command = ["-m", "deepband", "run", place.study, f"train.py:{objective}"]
     command += ["--workers", "3", "--max-budget", "9", "--sampler", "prior"]
-    with (place.folder / "said").open("ab") as said:  # not a pipe, which orphans would hold open
-        return subprocess.Popen(
-            command,
-            cwd=place.folder,
-            env={**os.environ, MARK: str(place.study)},
-            stdout=said,
-            stderr=said,
-            start_new_session=True,
+    with (place.folder / "said").open("ab") as said:
+        streams = {"stdout": said, "stderr": said}
+        return start_driver(
+            place.study, command, cwd=place.folder, start_new_session=True, **streams
         )
 
 
@@ -89,7 +84,7 @@ def check_end(place: Place, undisturbed: list[str]) -> None:
     check_folder(place, "train.py", "said", "open", "__pycache__")
 
 
-def wait_for_idle_workers(driver: subprocess.Popen[bytes], place: Place) -> None:
+def wait_for_idle_workers(driver: Process, place: Place) -> None:
     """Wait until one worker runs the last job of a bracket and two have nothing to do."""
     outbox = Outbox(place.files)
 
@@ -147,7 +142,7 @@ MOMENTS: dict[str, Callable[[int, Place], object]] = {
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(2, 7))]
 
 
-def start_until(place: Place, moment: str, seed: int) -> subprocess.Popen[bytes]:
+def start_until(place: Place, moment: str, seed: int) -> Process:
     """A driver at this stage, or shortly after it."""
     driver = start(place, "steady")
     wait_until(lambda: driver.poll() is not None or MOMENTS[moment](driver.pid, place))

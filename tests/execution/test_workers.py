@@ -117,7 +117,7 @@ def segfaults() -> None:
 
 
 def runs_out_of_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
+    resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
     waste = []
     while True:
         waste.append(bytearray(2**27))
@@ -236,13 +236,14 @@ def test_what_a_worker_started_ends_with_it(path: Path) -> None:
     assert processes_named(mark) == []
 
 
-def test_output_goes_to_capped_files(path: Path) -> None:
+@pytest.mark.parametrize("megabytes", [32, pytest.param(1024, marks=pytest.mark.heavy)])
+def test_output_goes_to_capped_files(path: Path, megabytes: int) -> None:
     def objective(config: dict[str, Any], budget: float) -> float:
         print("hello from", budget)
         if budget == 9 and not marker.exists():
             marker.touch()
             os.write(1, b"start")
-            for _ in range(1024):
+            for _ in range(megabytes):
                 os.write(1, b"x" * 2**20)
             os.write(2, b"\xff\xfeend")
         return float(config["x"])

@@ -103,9 +103,9 @@ of_each_resource = pytest.mark.parametrize(
         (
             RandomForestClassifier(random_state=0),
             {"max_depth": (1, 30)},
-            {"resource": "n_estimators", "max_resources": 9},
+            {"resource": "n_estimators", "max_resources": 3},
         ),
-        (SGDClassifier(random_state=0), ALPHA, {"resource": "partial_fit", "max_resources": 9}),
+        (SGDClassifier(random_state=0), ALPHA, {"resource": "partial_fit", "max_resources": 3}),
     ],
 )
 
@@ -115,7 +115,7 @@ of_each_resource = pytest.mark.parametrize(
 def test_deepening_reuses_everything(
     estimator: Any, space: Any, resource: Any, strategy: StrategyName
 ) -> None:
-    search = DeepbandSearchCV(estimator, space, cv=3, random_state=1, **resource)
+    search = DeepbandSearchCV(estimator, space, cv=2, random_state=1, **resource)
     search.fit(X, y)
     first = {(e.bracket, e.index, e.rung): e.loss for e in search.study_.evaluations}
     assert search.plan_.evaluations == len(first) == len(search.cv_results_["params"])
@@ -668,7 +668,7 @@ def swapped(splits: Any) -> Any:
     return [(training, test), *rest]
 
 
-MANY_X, MANY_Y = make_classification(n_samples=4000, random_state=0)
+MANY_X, MANY_Y = make_classification(n_samples=1200, random_state=0)
 SPLITS = list(KFold(2).split(MANY_X))
 
 
@@ -687,7 +687,7 @@ SPLITS = list(KFold(2).split(MANY_X))
             "scoring",
         ),
         ({"cv": SPLITS}, {"cv": swapped(SPLITS)}, "splits"),
-        ({"cv": PredefinedSplit(np.arange(4000) % 2)}, {"cv": 2}, "splits"),
+        ({"cv": PredefinedSplit(np.arange(1200) % 2)}, {"cv": 2}, "splits"),
     ],
 )
 @pytest.mark.parametrize("in_a_file", [False, True])

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -20,6 +19,8 @@ from click.testing import CliRunner
 
 import deepband
 import make_commands
+import preloaded
+from deepband.interfaces.cli import demo, main
 from deepband.interfaces.cli.group import RESOURCES, merge_resources
 
 HOSTILE = "\x1b[31mred\x1b[0m[bold]\u202e=cmd()\r"
@@ -46,26 +47,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(folder: Path, *arguments: object, **options: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "deepband", *map(str, arguments)]
-    return subprocess.Popen(
-        command,
-        cwd=folder,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        **options,
-    )
-
-
 def call(folder: Path, *arguments: object, code: int = 0) -> str:
     """The output of a command, or its error message if `code` is not 0."""
-    process = start(folder, *arguments)
-    out, err = process.communicate(timeout=600)
-    assert process.returncode == code, out + err
-    assert "Traceback" not in err or code == 1
-    return out if code == 0 else err
+    done = preloaded.run(["-m", "deepband", *arguments], folder)
+    assert done.returncode == code, done
+    assert "Traceback" not in done.stderr or code == 1
+    return done.stdout if code == 0 else done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +206,8 @@ def test_a_space_from_a_file(folder: Path) -> None:
 
 def test_a_held_study_and_an_interrupt(folder: Path) -> None:
     arguments = ("run", "slow.study", "train.py:slow", "--max-budget", 81)
-    process = start(folder, *arguments)
+    with (folder / "said").open("w") as said:
+        process = preloaded.Process(["-m", "deepband", *arguments], cwd=folder, stderr=said)
     path = folder / "slow.study"
     while not path.exists() or not deepband.open_study(path).evaluations:
         assert process.poll() is None
@@ -229,12 +217,11 @@ def test_a_held_study_and_an_interrupt(folder: Path) -> None:
     while ", 1 running" not in call(folder, "status", path):  # it may be between two
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "Interrupted" in err
+    assert process.wait(timeout=30) == 130
+    assert "Interrupted" in (folder / "said").read_text()
     known = len(deepband.open_study(path).evaluations)
     assert known > 0
-    call(folder, "run", path, "--max-cost", 81)
+    call(folder, "run", path, "--max-cost", 5)
     assert len(deepband.open_study(path).evaluations) > known
 
 
@@ -307,17 +294,37 @@ def test_the_docs_hold_what_the_terminal_shows(folder: Path, command: str) -> No
 
 
 def test_the_version(folder: Path) -> None:
-    assert call(folder, "--version").strip() == deepband.__version__
+    command = [sys.executable, "-m", "deepband", "--version"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == deepband.__version__
 
 
+@pytest.mark.heavy
 def test_the_demo_twice_in_a_row(folder: Path) -> None:
-    first = call(folder, "demo")
+    assert check_demo(call(folder, "demo"), call(folder, "demo")) == (47, 288)
+
+
+def test_the_demo_with_the_smallest_networks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many epochs, each of them faster."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "space", demo.space | {"layers": 1, "units": 16, "batch_size": 256})
+    first, second = (CliRunner().invoke(main, ["demo"]) for _ in range(2))
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    check_demo(first.output, second.output)
+
+
+def check_demo(first: str, second: str) -> tuple[int, int]:
+    """The evaluations and epochs that the deepening has added: they depend on the losses."""
     assert re.search(r"max_budget 9 +0 +22 +69 ", first)
-    assert re.search(r"max_budget 27 +22 +47 +288 ", first)
-    assert "357 epochs trained in total" in first
-    second = call(folder, "demo")
-    assert "Resuming demo.study, which has 69 evaluations." in second
-    assert second.split("reused")[-1] == first.split("reused")[-1]
+    found = re.search(r"max_budget 27 +22 +(\d+) +(\d+) ", first)
+    assert found is not None
+    new, epochs = map(int, found.groups())
+    assert f"{69 + epochs} epochs trained in total" in first
+    assert f"Resuming demo.study, which has {22 + new} evaluations." in second
+    assert second.rsplit("reused", maxsplit=1)[-1] == first.rsplit("reused", maxsplit=1)[-1]
+    return new, epochs
 
 
 def test_a_sampler_by_its_name(folder: Path) -> None:

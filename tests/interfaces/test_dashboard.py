@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +206,7 @@ def test_a_token_is_asked_for_once(place: Path) -> None:
         port = server.host.split(":")[1]
         here = f"http://{socket.gethostname()}:{port}/"
         assert server.url == f"{here}?token=a+secret+of+many+words"
-        inside = Server(f"http://127.0.0.1:{port}/", server.process)
+        inside = replace(server, url=f"http://127.0.0.1:{port}/")
         for path in ("/", "/?token=wrong", "/static/study.js", "/?token="):
             assert inside.ask(path)[0].status == 403
         answer, _ = inside.ask("//evil.example/?page=1&token=a+secret+of+many+words")
@@ -229,7 +230,7 @@ def test_a_token_comes_from_the_environment_or_a_file(tmp_path: Path, place: Pat
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     from_file = ["--token-file", str(tmp_path / "token")]
     for given, environment in ((from_file, {}), ([], {"DEEPBAND_TOKEN": TOKEN})):
-        with serving(place, *given, environment=environment) as server:
+        with serving(place, *given, environment=environment, from_scratch=True) as server:
             assert server.url.endswith("/?token=a+secret+of+many+words")
             command = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
             assert b"secret" not in command
@@ -555,8 +556,7 @@ def test_the_server_stops_while_pages_are_open(place: Path) -> None:
         server.process.wait(timeout=20)
         assert time.monotonic() - start < 10
         assert server.process.returncode == 0
-        assert server.process.stderr
-        assert server.process.stderr.read() == ""
+        assert server.errors.read() == ""
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import inspect
+import io
 import re
 import subprocess
 import sys
 import typing
 from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -227,25 +232,43 @@ def pages_with_code() -> list[Path]:
     return [page for page in pages if "```python" in page.read_text() if page.name not in ELSEWHERE]
 
 
+class FirstRun(NamedTuple):
+    """A page whose code has run once: the folder where, and what it printed."""
+
+    folder: Path
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], FirstRun]:
+    """Runs the code of a page, once for all tests."""
+
+    @cache
+    def run(page: Path) -> FirstRun:
+        folder, output = tmp_path_factory.mktemp("page"), io.StringIO()
+        with contextlib.chdir(folder), contextlib.redirect_stdout(output):
+            run_code_of(page)
+        return FirstRun(folder, output.getvalue())
+
+    return run
+
+
 @pytest.mark.parametrize("path", pages_with_code(), ids=lambda path: path.name)
 def test_the_code_in_the_texts_runs_twice(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, first_run: Callable[[Path], FirstRun]
 ) -> None:
     """The second time it goes on with the studies of the first."""
-    monkeypatch.chdir(tmp_path)
-    run_code_of(path)
-    run_code_of(path)
+    with contextlib.chdir(first_run(path).folder):
+        run_code_of(path)
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md", "docs/how-to/extend.md"])
 def test_the_texts_show_what_their_code_prints(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, first_run: Callable[[Path], FirstRun]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    run_code_of(ROOT / name)
     shown = re.findall(r"^```text\n(.*?)^```", (ROOT / name).read_text(), re.MULTILINE | re.DOTALL)
     assert shown
-    assert capsys.readouterr().out == "".join(shown)
+    assert first_run(ROOT / name).printed == "".join(shown)
 
 
 def test_the_readme_fits_a_terminal() -> None:
@@ -254,23 +277,19 @@ def test_the_readme_fits_a_terminal() -> None:
 
 
 def test_the_page_on_advice_shows_what_its_code_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    first_run: Callable[[Path], FirstRun],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     page = ROOT / "docs" / "how-to" / "advice.md"
-    run_code_of(page)
-    *advice, reached = capsys.readouterr().out.splitlines()
+    *advice, reached = first_run(page).printed.splitlines()
     assert "\n".join(f"    {line}" for line in advice) in page.read_text()
     assert f"# {reached}\n" in page.read_text()
 
 
 def test_the_page_on_schedules_shows_the_losses_that_its_code_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    first_run: Callable[[Path], FirstRun],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     page = ROOT / "docs" / "how-to" / "schedules.md"
-    run_code_of(page)
-    printed = capsys.readouterr().out.splitlines()
+    printed = first_run(page).printed.splitlines()
     losses = [line for line in printed if line.startswith("learning rate")]
     assert len(losses) == 5
     assert all(f"    {line}\n" in page.read_text() for line in losses)

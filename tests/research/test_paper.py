@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,6 +35,7 @@ from deepband.research.yahpo_columns import SCENARIOS
 from deepband.samplers import Uniform
 from deepband.space.search_space import Space
 from driving import wait_until
+from preloaded import Process
 from surrogates import data, needs_published_data, published_data
 from tiny_yahpo import INSTANCES
 
@@ -306,11 +305,8 @@ def command(out: Path, *more: str) -> list[str]:
 def test_killed_and_run_again_the_results_are_the_same(tmp_path: Path) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     assert CliRunner().invoke(main, command(undisturbed, "--workers", "1")).exit_code == 0
-    process = subprocess.Popen(
-        [sys.executable, "-m", "deepband", *command(killed, "--workers", "2")],
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-    )
+    arguments = ["-m", "deepband", *command(killed, "--workers", "2")]
+    process = Process(arguments, start_new_session=True)
     wait_until(lambda: len(parts(killed)) >= 5)
     process.kill()
     process.wait()
@@ -340,22 +336,21 @@ def is_alive(session: int) -> bool:
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_interrupted_it_stops_and_says_how_to_go_on(times: int, tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "deepband", *command(tmp_path / "out", "--seeds", "30")],
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    arguments = ["-m", "deepband", *command(tmp_path / "out", "--seeds", "30")]
+    with (tmp_path / "errors").open("w") as errors:
+        process = Process(arguments, start_new_session=True, stderr=errors)
     wait_until(lambda: parts(tmp_path / "out"))
     for _ in range(times):
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.05)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode in (130, -signal.SIGINT)  # the second may come when it is ending
+    assert process.wait(timeout=60) in (
+        130,
+        -signal.SIGINT,
+    )
     assert len(parts(tmp_path / "out")) < 40
     if times == 1:
-        assert errors == "Interrupted. Finished work is saved: run the command again to resume.\n"
+        said = (tmp_path / "errors").read_text()
+        assert said == "Interrupted. Finished work is saved: run the command again to resume.\n"
 
 
 def test_a_part_that_is_not_whole_is_made_again(tmp_path: Path) -> None:

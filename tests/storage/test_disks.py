@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import deepband
+import preloaded
 from aftermath import (
     Expected,
     Outcome,
@@ -31,9 +30,8 @@ from deepband.analysis import export
 from disks import Disk, mounted
 from driving import wait_until
 from killing import MODES, SPACE, STORAGE_FAILED, open_study
+from preloaded import Process
 from torture import SECONDS_TO_HANG, Place, end_all, start, wait_for_work
-
-Driver = subprocess.Popen[bytes]
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +48,17 @@ class Bed:
     excused: Counter[str] = field(default_factory=Counter)
     """Jobs that ran and could not be recorded."""
 
-    def start(self, name: str) -> Driver:
+    def start(self, name: str) -> Process:
         return start(self.place, name, enter=self.disk.enter)
 
-    def end(self, driver: Driver) -> int:
+    def end(self, driver: Process) -> int:
         """The exit code of a driver."""
         code = driver.wait(SECONDS_TO_HANG)
         ledger = self.place.ledger
         self.excused.update(set(ledger.jobs("ran")) - set(ledger.jobs("recorded")))
         return code
 
-    def end_while_full(self, driver: Driver) -> int:
+    def end_while_full(self, driver: Process) -> int:
         """The exit code of a driver whose disk is kept full until it ends."""
         while driver.poll() is None:
             self.disk.fill()
@@ -234,15 +232,17 @@ def test_a_job_that_cannot_be_held_is_no_verdict(tmp_path: Path) -> None:
     at fault."""
     with bed_of_files(tmp_path, "printing", "size=1m,nr_inodes=300") as patient:
         study, begun = str(patient.place.study), patient.place.ledger.path
-        command = [*patient.disk.enter, sys.executable, "-c", WITHOUT_CONTEXT, study, str(begun)]
-        driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        command, enter = ["-c", WITHOUT_CONTEXT, study, str(begun)], patient.disk.enter
+        with (tmp_path / "said").open("w") as said:
+            driver = Process(command, enter=enter, stdout=said)
         wait_until(begun.exists)
         while driver.poll() is None:
             patient.disk.fill_inodes()
             time.sleep(0.01)
-        assert driver.communicate()[0].startswith("StorageError")
+        assert (tmp_path / "said").read_text().startswith("StorageError")
         patient.disk.free()
-        assert subprocess.run(command, check=True, capture_output=True).stdout == b""
+        done = preloaded.run(command, tmp_path, enter=enter)
+        assert (done.returncode, done.stdout) == (0, "")
         copy = deepband.open_study(patient.copy(tmp_path / "copy").study)
     alone = deepband.open_study(space=SPACE, max_budget=9, seed=11)
     alone.optimize(lambda config, budget: config["x"] / budget)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 
 import deepband
+import preloaded
 from deepband import GoneError, InputError, StorageError, Study
 from deepband.analysis.export import jsonl
 from deepband.core.facts import Fact, JobFinished
@@ -310,17 +309,11 @@ def train(config, budget):
 def test_the_command_saves_what_is_in_memory(tmp_path: Path, whole_folder: bool) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "studies").mkdir()
-    command = [sys.executable, "-m", "deepband", "run", "studies/mlp.study"]
+    command = ["-m", "deepband", "run", "studies/mlp.study"]
     moved = ("studies", "moved") if whole_folder else ("studies/mlp.study", "studies/moved.study")
     paths = {name: str(tmp_path / place) for name, place in zip(("FROM", "TO"), moved, strict=True)}
-    done = subprocess.run(
-        [*command, "train.py:train", "--max-budget", "9"],
-        cwd=tmp_path,
-        env={**os.environ, **paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    arguments = [*command, "train.py:train", "--max-budget", "9"]
+    done = preloaded.run(arguments, tmp_path, env={**os.environ, **paths})
     assert done.returncode == 1
     saved = tmp_path / ("" if whole_folder else "studies") / "mlp.rescued.study"
     assert "was moved or deleted" in done.stderr
@@ -329,6 +322,5 @@ def test_the_command_saves_what_is_in_memory(tmp_path: Path, whole_folder: bool)
         assert len(study.evaluations) == 5
         assert study.session.state.objective == "train.py:train"
     command[-1] = str(saved)
-    again = subprocess.run(command, cwd=tmp_path, check=False)
-    assert again.returncode == 0
+    assert preloaded.run(command, tmp_path).returncode == 0
     shutil.rmtree(tmp_path / "moved", ignore_errors=True)

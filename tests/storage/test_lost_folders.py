@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 import deepband
+import preloaded
 from disks import mounted
 
 SPACE = {"x": (0.0, 1.0)}
@@ -59,19 +59,19 @@ def test_a_study_on_a_read_only_disk_can_be_looked_at(tmp_path: Path) -> None:
     (tmp_path / "ledger").mkdir()
     with mounted(tmp_path / "disk", "size=8m") as disk:
 
-        def call(*command: str) -> subprocess.CompletedProcess[str]:
-            whole = [*disk.enter, *command]
-            return subprocess.run(whole, capture_output=True, text=True, check=False)
+        def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return preloaded.run(["-m", "deepband", *arguments], tmp_path, enter=disk.enter)
 
-        python, study = (sys.executable, "-m", "deepband"), str(disk.mount / "a.study")
-        done = call(*python, "run", study, f"{tmp_path}/train.py:train", "--max-budget", "3")
+        study = str(disk.mount / "a.study")
+        done = call("run", study, f"{tmp_path}/train.py:train", "--max-budget", "3")
         assert done.returncode == 0, done
-        assert call("mount", "-o", "remount,ro", str(disk.mount)).returncode == 0
+        remount = ["mount", "-o", "remount,ro", str(disk.mount)]
+        subprocess.run([*disk.enter, *remount], check=True)
         for command in ("status", "best", "quote", "export", "plan"):
-            done = call(*python, command, study)
+            done = call(command, study)
             assert (done.returncode, done.stderr) == (0, ""), done
         for command in ("run", "deepen"):
-            done = call(*python, command, study)
+            done = call(command, study)
             assert done.returncode == 1
             assert "Read-only file system" in done.stderr
             assert "Traceback" not in done.stderr
@@ -117,17 +117,15 @@ def test_a_folder_that_cannot_be_written_any_more_is_said_in_plain_words(
     (tmp_path / "a.study.files").mkdir()
     for name in ("jobs", "outbox", "output", "checkpoints"):
         (tmp_path / "a.study.files" / name).mkdir()
-    command = [] if os.geteuid() else WITHOUT_PRIVILEGES
-    command = [*command, sys.executable, "-m", "deepband", "run", "a.study"]
-    arguments = ["train.py:train", "--max-budget", "9", *how]
-    done = subprocess.run(
-        [*command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    command = ["-m", "deepband", "run", "a.study"]
+    arguments = [*command, "train.py:train", "--max-budget", "9", *how]
+    enter = [] if os.geteuid() else WITHOUT_PRIVILEGES
+    done = preloaded.run(arguments, tmp_path, enter=enter)
     for name in names:
         (tmp_path / name).chmod(0o755)
     assert "Traceback" not in done.stderr
     assert done.returncode == 0 or done.stderr.startswith("Error: "), done
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    again = preloaded.run(command, tmp_path, enter=enter)
     assert again.returncode == 0, again
     study = deepband.open_study(tmp_path / "a.study")
     assert study.done

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+import preloaded
+
 NAMESPACES = (("--user", "--map-root-user", "--mount"), ("--mount",))
 """Options of `unshare`: for an ordinary user, or for root where that is not allowed."""
 MOUNT = 'mount -t tmpfs -o "$1" tmpfs "$2" && echo ready && read -r _'
@@ -83,7 +85,11 @@ def mounted(folder: Path, options: str) -> Iterator[Disk]:
             assert keeper.stdout is not None
             if keeper.stdout.readline() == "ready\n":
                 root = Path(f"/proc/{keeper.pid}/root")
-                yield Disk(folder, root, _enter(keeper.pid, "--user" in flags))
+                enter = _enter(keeper.pid, "--user" in flags)
+                try:
+                    yield Disk(folder, root, enter)
+                finally:
+                    preloaded.end_server(enter)
                 return  # closing its input ends the keeper, and the disk with it
     pytest.skip("no disk can be mounted: this needs root or unprivileged user namespaces")
 

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
+
+from preloaded import Process, pipe
 
 
 @dataclass
@@ -21,7 +23,9 @@ class Server:
     """The address and process of a dashboard."""
 
     url: str
-    process: subprocess.Popen[str]
+    process: Process | subprocess.Popen[bytes]
+    errors: IO[str]
+    """What it writes to stderr."""
 
     @property
     def host(self) -> str:
@@ -66,16 +70,26 @@ class Server:
 
 @contextmanager
 def serving(
-    place: Path, *more: str, environment: Mapping[str, str] | None = None
+    place: Path,
+    *more: str,
+    environment: Mapping[str, str] | None = None,
+    from_scratch: bool = False,
 ) -> Iterator[Server]:
-    """Serve a study or a folder on a free port."""
-    command = [sys.executable, "-m", "deepband", "serve", str(place), "--port", "0", *more]
-    pipe = subprocess.PIPE
+    """Serve a study or a folder on a free port. A process that is started `from_scratch` has its
+    own command line in /proc."""
+    arguments = ["-m", "deepband", "serve", str(place), "--port", "0", *more]
     variables = {**os.environ, **(environment or {})}
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=variables) as process:
-        assert process.stdout
+    (output, stdout), (errors, stderr) = pipe(), pipe()
+    process: Process | subprocess.Popen[bytes]
+    with stdout, stderr:
+        if from_scratch:
+            command = [sys.executable, *arguments]
+            process = subprocess.Popen(command, stdout=stdout, stderr=stderr, env=variables)
+        else:
+            process = Process(arguments, stdout=stdout, stderr=stderr, env=variables)
+    with output, errors, process:
         try:
-            yield Server(process.stdout.readline().strip(), process)
+            yield Server(output.readline().strip(), process, errors)
         finally:
             process.send_signal(signal.SIGINT)
             try:

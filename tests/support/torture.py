@@ -9,19 +9,19 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import killing
 from deepband.execution.outbox import Outbox
 from driving import wait_until
 from killing import MODES, Ledger, Mode
+from preloaded import Process
 
 MARK = "DEEPBAND_KILLING"
 """An environment variable that all processes of a study have."""
@@ -53,13 +53,21 @@ class Place:
         return Ledger((self.ledger_folder or self.folder) / "ledger")
 
 
-def start(
-    place: Place, name: str, pace: float = PACE, enter: Sequence[str] = ()
-) -> subprocess.Popen[bytes]:
+_drivers: dict[Path, list[Process]] = {}
+"""The drivers of each study, because their environment in /proc is that of a server."""
+
+
+def start(place: Place, name: str, pace: float = PACE, enter: Sequence[str] = ()) -> Process:
     """A driver; `enter` is the command that runs it somewhere else."""
-    command = [*enter, sys.executable, killing.__file__, str(place.study)]
-    command += [str(place.ledger.path), name, str(pace)]
-    return subprocess.Popen(command, env={**os.environ, MARK: str(place.study)})
+    arguments = [killing.__file__, place.study, place.ledger.path, name, pace]
+    return start_driver(place.study, arguments, enter=enter)
+
+
+def start_driver(study: Path, arguments: Sequence[object], **options: Any) -> Process:
+    """A process that `processes_of` finds, as well as those that it starts."""
+    driver = Process(arguments, env={**os.environ, MARK: str(study)}, **options)
+    _drivers.setdefault(study, []).append(driver)
+    return driver
 
 
 @dataclass
@@ -109,16 +117,14 @@ def run_and_kill(place: Place, name: str, most: int, moment: random.Random, tall
     return code == 0
 
 
-def wait_for_work(driver: subprocess.Popen[bytes], ledger: Ledger) -> bool:
+def wait_for_work(driver: Process, ledger: Ledger) -> bool:
     """Wait for another event in the ledger; False if the driver ends before that."""
     before = ledger.size
     wait_until(lambda: driver.poll() is not None or ledger.size > before, SECONDS_TO_HANG)
     return driver.poll() is None
 
 
-def kill_driver(
-    driver: subprocess.Popen[bytes], place: Place, mode: Mode, tally: Tally, earlier: int
-) -> None:
+def kill_driver(driver: Process, place: Place, mode: Mode, tally: Tally, earlier: int) -> None:
     """Kill a driver. Only evaluations in its own process are lost: workers outlive it. `earlier` is
     the size of the ledger when this driver started."""
     if not stopped(driver.pid):
@@ -177,7 +183,8 @@ def stat_of(pid: int) -> list[str]:
 
 def processes_of(study: Path) -> dict[int, str]:
     """All processes that were started for a study, with their command lines."""
-    found = {}
+    drivers = _drivers.get(study, [])
+    found = {driver.pid: "driver" for driver in drivers if driver.poll() is None}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if f"{MARK}={study}".encode() in (entry / "environ").read_bytes().split(b"\0"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,8 +11,12 @@ from pathlib import Path
 import pytest
 
 import deepband
+import preloaded
 from deepband.core.facts import JobKey
 from deepband.execution.outbox import Outbox, RunningJob
+from driving import wait_until
+from preloaded import Process
+from torture import state_of
 
 TRAIN = """
 import os, time
@@ -25,7 +28,11 @@ def steady(config, budget):
         ledger.write(f"{config['x']} {budget}\\n")
     return config["x"]
 
+def quick(config, budget):
+    return config["x"]
+
 def deaf(config, budget):
+    open("stuck", "w").close()
     while True:
         try:
             time.sleep(60)
@@ -46,16 +53,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(folder: Path, objective: str, workers: int, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "deepband", "run", "a.study", f"train.py:{objective}"]
+def start(folder: Path, objective: str, workers: int, *more: str) -> Process:
+    command = ["-m", "deepband", "run", "a.study", f"train.py:{objective}"]
     command += ["--workers", str(workers), "--max-budget", "9", *more]
-    with (folder / "said").open("w") as said:  # not a pipe, which orphans would hold open
-        return subprocess.Popen(command, cwd=folder, text=True, stdout=said, stderr=said)
+    with (folder / "said").open("w") as said:
+        return Process(command, cwd=folder, stdout=said, stderr=said)
 
 
-def wait_until_running(
-    folder: Path, process: subprocess.Popen[str], count: int
-) -> list[RunningJob]:
+def wait_until_running(folder: Path, process: Process, count: int) -> list[RunningJob]:
     """The running jobs, as soon as there are `count`."""
     outbox = Outbox(folder / "a.study.files")
     while process.poll() is None:
@@ -65,22 +70,45 @@ def wait_until_running(
     raise AssertionError("nothing ran")
 
 
+def wait_until_stuck(folder: Path, process: Process) -> None:
+    """Wait until an evaluation that never ends has begun."""
+    wait_until(lambda: (folder / "stuck").exists() or process.poll() is not None)
+    assert process.poll() is None
+
+
+def interrupt(process: Process) -> None:
+    """Send SIGINT, and wait until it is handled: two signals that wait to be handled are one. The
+    process is asleep before, so it has to wake up, and sleeps again afterwards."""
+    if sys.platform != "linux":  # it cannot be seen
+        process.send_signal(signal.SIGINT)
+        time.sleep(1.0)
+        return
+    wait_until(lambda: state_of(process.pid) == "S")
+    before = switches_of(process.pid)
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: switches_of(process.pid) > before and state_of(process.pid) == "S")
+
+
+def switches_of(pid: int) -> int:
+    """How often a process has gone to sleep."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
 def known(folder: Path) -> set[JobKey]:
     evaluations = deepband.open_study(folder / "a.study").evaluations
     return {(each.bracket, each.index, each.rung) for each in evaluations}
 
 
 def finishes(folder: Path) -> bool:
-    command = [sys.executable, "-m", "deepband", "run", "a.study", "train.py:steady"]
-    done = subprocess.run([*command, "--workers", "8"], cwd=folder, check=False, timeout=120)
+    command = ["-m", "deepband", "run", "a.study", "train.py:quick", "--workers", "2"]
+    done = preloaded.run(command, folder)
     return done.returncode == 0 and deepband.open_study(folder / "a.study").done
 
 
 def no_jobs_left(folder: Path) -> bool:
-    deadline = time.monotonic() + 60
-    while Outbox(folder / "a.study.files").running() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not Outbox(folder / "a.study.files").running()
+    wait_until(lambda: not Outbox(folder / "a.study.files").running())
+    return True
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -101,11 +129,8 @@ def test_once_lets_running_jobs_end_and_records_them(
 @pytest.mark.parametrize("workers", [1, 2])
 def test_twice_ends_workers_at_once(folder: Path, workers: int) -> None:
     process = start(folder, "stubborn", workers)
-    while not (folder / "stuck").exists():
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    time.sleep(1.0)  # two signals that wait to be taken are one
+    wait_until_stuck(folder, process)
+    interrupt(process)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
@@ -115,11 +140,11 @@ def test_twice_ends_workers_at_once(folder: Path, workers: int) -> None:
 
 def test_three_times_ends_on_the_spot_and_the_study_is_whole(folder: Path) -> None:
     process = start(folder, "deaf", 1)
-    wait_until_running(folder, process, 1)
-    for _ in range(3):
-        time.sleep(1.0)  # two signals that wait to be taken are one
+    wait_until_stuck(folder, process)
+    for _ in range(2):
+        interrupt(process)
         assert process.poll() is None
-        process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
     assert finishes(folder)
 
@@ -127,13 +152,11 @@ def test_three_times_ends_on_the_spot_and_the_study_is_whole(folder: Path) -> No
 def test_a_terminated_driver_does_not_wait_for_ever(folder: Path) -> None:
     script = """
 import sys, time, deepband, deepband.system.interrupts
-deepband.system.interrupts.SECONDS_TO_END = 1.0
+deepband.system.interrupts.SECONDS_TO_END = 0.2
 study = deepband.open_study("a.study", space={"x": (0.0, 1.0)}, max_budget=9)
 study.optimize(lambda config, budget: time.sleep(60))
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=folder, stderr=subprocess.DEVNULL
-    )
+    process = Process(["-c", script], cwd=folder)
     outbox = Outbox(folder / "a.study.files")
     while not outbox.running():
         assert process.poll() is None
@@ -182,14 +205,13 @@ def test_orphans_can_be_given_up_and_their_late_results_are_refused(folder: Path
         assert time.monotonic() - start_time < 5
         losses = {(e.bracket, e.index, e.rung): e.loss for e in study.evaluations}
         assert all(losses[orphan.key] == 7.0 for orphan in orphans)
-    time.sleep(1.5)
+    assert no_jobs_left(folder)
     assert Outbox(folder / "a.study.files").waiting() == []
 
 
 def test_an_orphan_past_its_deadline_is_ended(folder: Path) -> None:
-    process = start(folder, "stubborn", 2, "--timeout", "3")
-    wait_until_running(folder, process, 2)
-    time.sleep(1.0)
+    process = start(folder, "stubborn", 2, "--timeout", "2")
+    wait_until_stuck(folder, process)
     process.kill()
     process.wait()
     start_time = time.monotonic()
