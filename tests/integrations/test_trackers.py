@@ -369,6 +369,22 @@ def test_work_ahead_is_logged_when_its_run_starts(tmp_path: Path) -> None:
     check_tensorboard(study, tmp_path / "logs")
 
 
+def test_work_ahead_that_a_wider_run_does_not_take_in_is_logged_later(tmp_path: Path) -> None:
+    study = open_study()
+    study.observe(TensorBoardObserver(tmp_path))
+    study.optimize(train)
+    jobs = study.session.reserve(list(hyperband.jobs_ahead(study.session.state)))
+    study.tell_all([(job, {"loss": 0.5, "accuracy": 1}) for job in jobs])
+    study.widen()
+    assert study.session.state.ahead.results
+    study.optimize(train)
+    check_tensorboard(study, tmp_path)
+    study.deepen("efficient")
+    assert not study.session.state.ahead.results
+    study.optimize(train)
+    check_tensorboard(study, tmp_path)
+
+
 # Notebooks and texts
 
 CELLS = [

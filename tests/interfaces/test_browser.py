@@ -166,6 +166,8 @@ def test_a_study_with_few_brackets_has_no_empty_rows(browser: Browser, tmp_path:
         assert len(browser.all("#brackets thead th")) == 4
         assert "run 3, max_budget 27, width 2, brackets 2" in browser.find("#state").text
         assert "run 1: widened by efficient to width 2" in browser.find("#legend").text
+        assert browser.texts("select[name=bracket] option") == ["all", "0", "1"]
+        assert browser.texts("select[name=rung] option") == ["all", "0", "1", "2", "3"]
         wait_until(lambda: "to width 2" in browser.find("#incumbent").text)
         assert study.quote("efficient", width=3).title in browser.find("#quotes").text
         browser.check_quiet()

@@ -19,7 +19,7 @@ from deepband.core.strategies import STRATEGIES, StrategyName
 from deepband.execution.executors.simulated import SimulatedExecutor
 from deepband.storage.checkpoints import read_keep, retraining_cost, superfluous
 from deepband.study.forecast import forecast
-from driving import SPACE, extended, finish, noisy, open_study
+from driving import SPACE, extended, finish, key, noisy, open_study
 
 
 def train(config: dict[str, Any], budget: int, context: Context) -> float:
@@ -158,6 +158,27 @@ def test_results_from_elsewhere_take_the_places_of_a_wider_study() -> None:
     assert study.add_evaluation({"x": 0.25}, 3, 0.5)[0] == 1
     finish(study, noisy(0))
     assert sum(run.added for run in study.runs) == 18 + 9 + 1
+
+
+def test_a_late_job_that_still_runs_somewhere_is_reserved_and_released(tmp_path: Path) -> None:
+    """As a driver does with the workers of one that died before the study was extended."""
+    place = tmp_path / "a.study"
+    with deepband.open_study(place, space=SPACE, max_budget=9) as study:
+        study.tell_all([(job, noisy(0)(job)) for job in study.ask_all()])
+        running = study.ask_all()
+        study.extend("discarding", width=2, unfinished=True)
+    assert {job.rung for job in running} == {1, 2}
+    with deepband.open_study(place) as study:
+        reserved = study.session.reserve(map(key, running))
+        assert reserved == running
+        assert study.session.reserve(map(key, running)) == []
+        study.tell(running[0], 0.5)
+        for job in running[1:]:
+            study.release(job)
+        before = len(study.evaluations)
+        jobs = finish(study, noisy(0))
+        assert len(study.evaluations) == before + len(jobs)
+        assert key(running[0]) not in map(key, jobs)
 
 
 def test_work_ahead_of_a_study_with_few_brackets() -> None:

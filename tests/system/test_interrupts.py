@@ -31,6 +31,11 @@ def steady(config, budget):
 def quick(config, budget):
     return config["x"]
 
+def slow_above(config, budget):
+    if budget > 1:
+        time.sleep(1)
+    return config["x"]
+
 def deaf(config, budget):
     open("stuck", "w").close()
     while True:
@@ -195,6 +200,23 @@ def test_results_that_came_while_no_driver_was_there_are_taken_in(folder: Path) 
     with deepband.open_study(folder / "a.study") as study:
         study.optimize(lambda config, budget: 1.0, max_cost=0)
         assert known(folder) == before | {attempt.job.key for attempt in waiting}
+
+
+def test_results_of_a_run_that_was_extended_meanwhile_are_taken_in(folder: Path) -> None:
+    process = start(folder, "slow_above", 2)
+    running = wait_until_running(folder, process, 2)
+    while not all(job.key[0] < job.key[2] for job in running):
+        running = wait_until_running(folder, process, 2)
+    process.kill()
+    process.wait()
+    with deepband.open_study(folder / "a.study") as study:
+        study.extend("discarding", width=2, unfinished=True)
+        study.optimize(lambda config, budget: 7.0, max_cost=0)
+        losses = {(e.bracket, e.index, e.rung): e.loss for e in study.evaluations}
+        assert all(losses[job.key] != 7.0 for job in running)
+        study.optimize(lambda config, budget: 7.0)
+        assert study.done
+        assert not study.session.state.late.running
 
 
 def test_orphans_can_be_given_up_and_their_late_results_are_refused(folder: Path) -> None:

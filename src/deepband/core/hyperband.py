@@ -62,6 +62,8 @@ def is_ready(state: State, bracket: int, index: int, rung: int, group: int | Non
     key = bracket, index, rung
     if bracket < 0 or index < 0:
         return False
+    if state.is_late(*key):
+        return is_open(state, *key) and key not in state.late.running
     if not state.is_ahead(bracket, index):
         can_start = group is None or index < _ready_end(state, bracket, group)
         running = index in state.progress[bracket].running

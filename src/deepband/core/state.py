@@ -127,6 +127,10 @@ class State:
         """Whether a config belongs to a later full run, and to no run so far."""
         return not self.full.schedule.contains(bracket, index)
 
+    def is_late(self, bracket: int, index: int, rung: int) -> bool:
+        """Whether an unfinished run left a job behind that the current run does not wait for."""
+        return (bracket, index, rung) in self.late.jobs and self.progress[bracket].rung != rung
+
     def is_decided(self, bracket: int, rung: int) -> bool:
         """Whether the current run has decided which configs of a cell are promoted."""
         return bracket < len(self.progress) and self.progress[bracket].rung > rung
@@ -264,15 +268,21 @@ class State:
             if self.is_ahead(bracket, max(indices)):
                 ahead = {job for job in jobs if self.is_ahead(bracket, job[1])}
                 self.ahead.running |= ahead
-                indices = [job[1] for job in jobs if job not in ahead]
+                jobs = [job for job in jobs if job not in ahead]
+                indices = [index for _, index, _ in jobs]
+            if self.late.jobs:  # a process found one that an unfinished run had left behind
+                late = {job for job in jobs if self.is_late(*job)}
+                self.late.running |= late
+                indices = [job[1] for job in jobs if job not in late]
             if indices:
                 self.progress[bracket].start(indices)
 
     def _job_released(self, fact: JobReleased) -> None:
-        bracket, index, _ = fact.job
+        bracket, index, rung = fact.job
+        is_current = bracket < len(self.progress) and not self.is_late(bracket, index, rung)
         if fact.job in self.ahead.running:
             self.ahead.running.remove(fact.job)
-        elif bracket < len(self.progress) and index in self.progress[bracket].running:
+        elif is_current and index in self.progress[bracket].running:
             self.progress[bracket].release(index)
         self.late.running.discard(fact.job)
 
