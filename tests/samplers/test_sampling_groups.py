@@ -74,11 +74,7 @@ def test_a_group_sees_what_the_definition_says(case: Case) -> None:
     full = [run for run in study.session.state.runs if not run.frugal]  # a frugal one draws nothing
     for bracket, indices, shown in sampler.asked:
         assert len({index // GROUP for index in indices}) == 1
-        drawn_in = next(
-            run.number
-            for run in full
-            if run.schedule.contains(bracket, indices[0])
-        )
+        drawn_in = next(run.number for run in full if run.schedule.contains(bracket, indices[0]))
         start = indices[0] // GROUP * GROUP
         wanted = {
             place

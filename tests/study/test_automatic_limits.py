@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from deepband.study.deepening_policy import Automatic
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from deepband.analysis.quote import most_of_all_runs
 from deepband.core.schedule import read_budget
 from deepband.core.strategies import NAMES, StrategyName
 from deepband.execution.executors.simulated import SimulatedExecutor
-from deepband.study.deepening_policy import Automatic
 from driving import finish, open_study
 
 

@@ -163,7 +163,7 @@ def evaluate(study: Study, mode: Mode, ledger: Ledger, pace: float) -> None:
     options = {"workers": mode.workers, "retries": 10**6, **mode.options}
     train = objective(mode, ledger, pace)
     if "max_budget_limit" in options:
-        study.auto_deepen(train, **options)
+        study.auto_extend(train, **options)
         return
     # After the last deepening, work ahead would never be used.
     ahead = mode.ahead and len(study.runs) <= len(mode.deepenings)

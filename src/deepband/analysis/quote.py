@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from deepband.analysis.text import html_table
+from deepband.analysis.durations import WORTH_SHOWING, resumes, seconds_per_unit
+from deepband.analysis.text import duration, html_table
 from deepband.core.costs import counts, paid
 from deepband.core.hyperband import open_jobs
 from deepband.core.schedule import Cell, Schedule, as_number
@@ -74,6 +75,9 @@ class Quote:
     """The most that may be trained again because checkpoints were not kept or are missing."""
     fills: bool = False
     """Whether it fills the slots that a frugal run left out, with the same max_budget."""
+    seconds: tuple[float, float] | None = field(default=None, compare=False)
+    """How long one worker would take, by the measured seconds per unit of budget; None if no time
+    was recorded."""
     unfinished: int = 0
     """How many jobs of the current run are open. The quote holds for an extension right now."""
 
@@ -132,6 +136,10 @@ class Quote:
             lines.append(
                 ("  in all", f"{_span(low, high)}, {_percent(price.of_scratch)} {scratch}")
             )
+        if self.seconds is not None and self.seconds[1] >= WORTH_SHOWING:
+            low, high = map(duration, self.seconds)
+            time = low if low == high else f"{low} to {high}"
+            lines.append(("time", f"about {time} with one worker, as measured so far"))
         if self.unfinished:
             text = f"{self.unfinished} jobs of the current run are open"
             lines.append(("unfinished", f"{text}: extend with unfinished=True, or finish it"))
@@ -183,6 +191,8 @@ def _quote(
     if ahead:
         evaluations += (each for each in state.ahead.results.values() if not each.imported)
     old = counts(evaluations)
+    cost = _price(state, schedule, least, most, old, schedule.cost_of)
+    cost_resumed = _price(state, schedule, least, most, old, schedule.cost_resumed_of)
     return Quote(
         strategy=strategy,
         old_max_budget=as_number(state.schedule.max_budget),
@@ -196,9 +206,15 @@ def _quote(
         evaluations_known=known,
         evaluations_reused=reused,
         evaluations_new=(sum(least.values()), sum(most.values())),
-        cost=_price(state, schedule, least, most, old, schedule.cost_of),
-        cost_resumed=_price(state, schedule, least, most, old, schedule.cost_resumed_of),
+        cost=cost,
+        cost_resumed=cost_resumed,
+        seconds=_seconds(state, cost_resumed if resumes(state) else cost),
     )
+
+
+def _seconds(state: State, price: Price) -> tuple[float, float] | None:
+    rate = seconds_per_unit(state)
+    return None if rate is None else (rate * float(price.low), rate * float(price.high))
 
 
 def _quote_frugal(state: State, schedule: Schedule) -> Quote:

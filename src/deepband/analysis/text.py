@@ -1,4 +1,4 @@
-"""Text formatting: aligned tables, and user texts that are safe to show."""
+"""Text formatting: aligned tables, durations, and user texts that are safe to show."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ def shortened(text: str, most: int = 40) -> str:
 def brief(value: object, most: int = 80) -> str:
     """A value as a short text. Floats have six digits."""
     return shortened(f"{value:.6g}" if isinstance(value, float) else str(value), most)
+
+
+def duration(seconds: float) -> str:
+    """A time in seconds, minutes or hours."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
