@@ -1,8 +1,10 @@
-"""What one ask plus tell costs, over whole studies of three sizes.
+"""What one ask plus tell costs, over whole studies of three sizes and along a wide study.
 
     python bench/core.py
 
-Every figure is the mean over a whole run of Hyperband, in microseconds an evaluation.
+Every figure of the first table is the mean over a whole run of Hyperband, in µs per evaluation. The
+second table has the mean of each quarter of a study's evaluations, including what extending it and
+sampling its configs took.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from __future__ import annotations
 import random
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle, pairwise
 
 import deepband
 from deepband.analysis.text import table
@@ -25,6 +28,8 @@ SPACE = {
     "batch_size": (16, 512, "log"),
 }
 REPEATS = 3
+WIDTH, WIDE_BUDGET = 100, 243
+"""A study of 41,500 configs."""
 LOSSES = [random.Random(0).random() for _ in range(4096)]
 
 
@@ -78,8 +83,55 @@ def measure(loop: Callable[[deepband.Study], int], max_budget: int, sampler: obj
     return elapsed / count * 1e6
 
 
-def open_study(max_budget: int, sampler: object) -> deepband.Study:
-    return deepband.open_study(space=SPACE, eta=3, max_budget=max_budget, sampler=sampler)  # type: ignore[arg-type]
+def open_study(max_budget: int, sampler: object, width: int = 1) -> deepband.Study:
+    return deepband.open_study(
+        space=SPACE,
+        eta=3,
+        max_budget=max_budget,
+        width=width,
+        sampler=sampler,  # type: ignore[arg-type]
+    )
+
+
+def wide_at_once(sampler: object) -> Iterator[None]:
+    """One run of width 100; yields after each evaluation."""
+    yield from told(open_study(WIDE_BUDGET, sampler, WIDTH))
+
+
+def wide_in_steps(sampler: object) -> Iterator[None]:
+    """The same width, reached by 99 widenings."""
+    study = open_study(WIDE_BUDGET, sampler)
+    yield from told(study)
+    while study.width < WIDTH:
+        study.widen()
+        yield from told(study)
+
+
+def told(study: deepband.Study) -> Iterator[None]:
+    losses = cycle(LOSSES)
+    while job := study.ask():
+        study.tell(job, next(losses))
+        yield
+
+
+def quarters(steps: Iterator[None]) -> list[float]:
+    """The µs of CPU time per evaluation in each quarter of a study."""
+    start = time.process_time()
+    times = [time.process_time() - start for _ in steps]
+    ends = [0.0, *(times[len(times) * number // 4 - 1] for number in (1, 2, 3, 4))]
+    return [(high - low) / len(times) * 4e6 for low, high in pairwise(ends)]
+
+
+def wide_rows() -> Iterator[list[str]]:
+    count = deepband.Schedule.of(3, 1, WIDE_BUDGET, WIDTH).evaluations
+    title = f"CPU time in µs per evaluation, width {WIDTH}, {count:,} evaluations"
+    yield [title, "1st quarter", "2nd", "3rd", "4th", "4th/1st"]
+    for name, steps in (("in one run", wide_at_once), ("in 100 runs", wide_in_steps)):
+        for sampler, text in ((OneConfig(), ""), ("uniform", ", sampling 7 parameters")):
+            repeats = [quarters(steps(sampler)) for _ in range(REPEATS)]
+            figures = [min(each) for each in zip(*repeats, strict=True)]
+            ratio = f"{figures[-1] / figures[0]:.2f}"
+            yield [f"ask and tell {name}{text}", *(f"{each:.2f}" for each in figures), ratio]
 
 
 def memory(max_budget: int) -> float:
@@ -110,6 +162,7 @@ def main() -> None:
             figures = [min(measure(loop, size, sampler) for _ in range(REPEATS)) for size in sizes]
             add(f"ask and tell {name}{text}", figures)
     print(table(rows))
+    print(table(list(wide_rows())))
     print(f"memory: {memory(59049):.0f} bytes an evaluation, 7 parameters, in batches")
 
 

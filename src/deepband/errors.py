@@ -176,10 +176,10 @@ class NoResultError(DeepbandError):
 class ObjectiveError(DeepbandError):
     """The first evaluations all failed, so the objective itself is probably wrong."""
 
-    def __init__(self, errors: Sequence[str]) -> None:
+    def __init__(self, errors: Sequence[str], hint: str = "") -> None:
         self.errors = tuple(errors)
         super().__init__(
-            f"the first {len(errors)} evaluations all failed; nothing was recorded. Fix the "
+            f"the first {len(errors)} evaluations all failed; nothing was recorded. {hint}Fix the "
             "objective and run again, or accept the failures with first_failures=0. The first "
             f"error:\n{errors[0].strip()}"
         )
@@ -253,7 +253,7 @@ class SmallSpaceWarning(UserWarning):
 
 
 class ObserverWarning(UserWarning):
-    """An observer failed. The study continues without it."""
+    """An observer failed. The run continues."""
 
 
 class BusyWarning(UserWarning):

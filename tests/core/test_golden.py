@@ -44,6 +44,7 @@ def test_golden_case(name: str, seed: int | None) -> None:
         min_budget=case["min_budget"],
         max_budget=first["max_budget"],
         width=first.get("width"),
+        integer_budgets=False,
     )
     for number, run in enumerate(case["runs"]):
         if number:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import deepband
 import oracle
-from deepband import BudgetError, Schedule
+from deepband import BudgetError, ObjectiveError, Schedule
+from deepband.core.facts import StudyCreated
 from deepband.core.state import State
+from deepband.storage.sqlite import SqliteStorage
 from driving import finish, open_study
 
 
@@ -89,13 +93,68 @@ def test_jobs_carry_ints_when_whole_and_floats_otherwise() -> None:
     assert floats == [0.1, 0.3, 0.9, 2.7, 8.1]
 
 
-def test_integer_budgets_are_floored_and_cost_what_is_exact() -> None:
-    study = open_study(max_budget=16, integer_budgets=True)
+def test_whole_ends_give_whole_budgets_that_costs_count() -> None:
+    study = open_study(max_budget=100)
+    assert study.plan().budgets == (1, 3, 11, 33, 100)
     jobs = finish(study, lambda job: job.index)
-    assert {job.budget for job in jobs} == {1, 5, 16}
-    assert study.runs[0].cost == Fraction(416, 3)
+    assert {type(job.budget) for job in jobs} == {int}
+    assert study.runs[0].cost == sum(job.budget for job in jobs) == study.plan().cost
+    assert study.runs[0].cost_resumed == study.plan().cost_resumed
+    quote = study.quote("efficient")
+    study.deepen("efficient")
+    jobs = finish(study, lambda job: job.index)
+    assert quote.cost.low == study.runs[1].cost == sum(job.budget for job in jobs)
+
+
+@pytest.mark.parametrize(
+    ("settings", "budgets", "cost"),
+    [
+        ({"max_budget": 16}, (1, 5, 16), 129),
+        ({"max_budget": 16, "integer_budgets": True}, (1, 5, 16), 129),
+        ({"max_budget": 16.0}, (1, 5, 16), 129),
+        ({"max_budget": 16, "integer_budgets": False}, (16 / 9, 16 / 3, 16), Fraction(416, 3)),
+        ({"max_budget": 16, "min_budget": 0.5}, (16 / 27, 16 / 9, 16 / 3, 16), Fraction(752, 3)),
+    ],
+)
+def test_when_budgets_are_whole(settings: Any, budgets: tuple[float, ...], cost: Fraction) -> None:
+    plan = open_study(**settings).plan()
+    assert plan.budgets == budgets
+    assert plan.cost == cost
+
+
+def test_a_budget_that_would_be_zero_is_refused() -> None:
     with pytest.raises(ValueError, match=r"floor the smallest budget, 0\.1, to zero"):
         open_study(min_budget=0.1, max_budget=8.1, integer_budgets=True)
+
+
+def test_an_older_study_with_whole_budgets_keeps_its_exact_costs(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "old.study")
+    created, *rest = open_study(max_budget=16, integer_budgets=True).session.storage.load()
+    assert isinstance(created, StudyCreated)
+    storage.lock()
+    storage.append([created._replace(whole_costs=False), *rest])
+    storage.close()
+    with deepband.open_study(tmp_path / "old.study", integer_budgets=True) as study:
+        jobs = finish(study, lambda job: job.index)
+        assert {job.budget for job in jobs} == {1, 5, 16}
+        assert study.runs[0].cost == Fraction(416, 3)
+
+
+def test_an_objective_that_counts_to_a_fractional_budget_is_told_the_cause() -> None:
+    def train(config: dict[str, Any], budget: int) -> float:
+        return float(sum(config["x"] for _ in range(budget)))
+
+    with pytest.raises(ObjectiveError, match=r"is 1\.77778.*integer_budgets=True, or use int"):
+        open_study(max_budget=16, integer_budgets=False).optimize(train)
+    with pytest.raises(ObjectiveError, match=r"recorded\. Fix the"):
+        open_study(max_budget=16).optimize(lambda config, budget: range(config["x"]))
+    open_study(max_budget=16).optimize(train)
+
+
+@pytest.mark.parametrize("budget", [5, 16 / 3, Fraction(16, 3)])
+def test_results_are_imported_by_either_budget(budget: float | Fraction) -> None:
+    study = open_study(max_budget=16)
+    assert study.add_evaluation({"x": 0.5}, budget, 0.25) == (1, 0, 1)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from deepband.execution.executors.inline import InlineExecutor
 from deepband.execution.executors.processes import ProcessExecutor
 from deepband.execution.executors.selection import choose
 from deepband.execution.executors.simulated import SimulatedExecutor
-from deepband.execution.loop import SECONDS_A_LOOK
+from deepband.execution.loop import POLL_SECONDS
 from deepband.execution.objective import Task
 from deepband.execution.outbox import Outbox
 from deepband.system.interrupts import Interrupts
@@ -336,4 +336,4 @@ def test_a_driver_that_waits_for_the_worker_of_a_dead_one_does_not_spin(
     with deepband.open_study(tmp_path / "a.study") as study:
         study.optimize(make_objective(), workers=1 if executor is InlineExecutor else 2)
         assert [each.error for each in study.evaluations] == [None]
-    assert waits[5] - waits[0] >= 5 * SECONDS_A_LOOK
+    assert waits[5] - waits[0] >= 5 * POLL_SECONDS

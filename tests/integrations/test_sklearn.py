@@ -551,7 +551,7 @@ def test_what_must_stay_the_same(change: Any, in_a_file: bool, tmp_path: Path) -
     search = make(warm_start=True, study=tmp_path / "a.study" if in_a_file else None)
     search.fit(X, y)
     search.set_params(**change)
-    with pytest.raises(InputError, match=r"the same data|was made with"):
+    with pytest.raises(InputError, match=r"the same data|was created with"):
         search.deepen(X, y)
 
 

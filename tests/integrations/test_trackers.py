@@ -321,7 +321,7 @@ def test_tensorboard_refuses_the_folder_of_another_study(tmp_path: Path) -> None
     study, other = open_study(), open_study(seed=1)
     study.observe(TensorBoardObserver(tmp_path))
     study.optimize(train)
-    with pytest.warns(ObserverWarning, match="holds another study: give each its own folder"):
+    with pytest.warns(ObserverWarning, match="contains another study: give each its own folder"):
         other.observe(TensorBoardObserver(tmp_path))
     other.optimize(train)
     check_tensorboard(study, tmp_path)

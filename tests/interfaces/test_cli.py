@@ -160,17 +160,17 @@ def test_hostile_texts_are_escaped(folder: Path, study: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["run", "b.study"], 2, "names no objective: give FILE.py:FUNCTION"),
+        (["run", "b.study"], 2, "has no recorded objective: give FILE.py:FUNCTION"),
         (["run", "b.study", "nofile.py:f", "--max-budget", "9"], 2, "there is no file nofile.py"),
         (["run", "b.study", "train.py", "--max-budget", "9"], 2, "write it as FILE.py:FUNCTION"),
         (["run", "b.study", "train.py:objectiv", "--max-budget", "9"], 2, "mean 'objective'"),
         (["run", "b.study", "train.py:space", "--max-budget", "9"], 2, "give a function"),
         (["run", "b.study", "no.module:f", "--max-budget", "9"], 2, "cannot be imported"),
-        (["run", "b.study", "train.py:objective"], 2, "give max_budget to make one"),
+        (["run", "b.study", "train.py:objective"], 2, "give max_budget to create one"),
         (["run", "b.study", "train.py:objective", "--max-budget", "x"], 2, "is not a number"),
         (["run", "b.study", "train.py:objective", "--max-budget", "0"], 2, "greater than zero"),
         (["run", "b.study", "train.py:objective", "--max-budget", "9", "--keep", "x"], 2, "keep"),
-        (["run", "mlp.study", "--eta", "2"], 2, "made with eta 3, and 2 is given"),
+        (["run", "mlp.study", "--eta", "2"], 2, "created with eta 3, and 2 is given"),
         (["run", "mlp.study", "--max-budget", "27"], 2, "first max_budget 9, and 27 is given"),
         (["run", "b.study", "train.py:objective", "--space", "bad.json"], 2, "cannot be read"),
         (

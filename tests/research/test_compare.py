@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,6 @@ from click.testing import CliRunner, Result
 
 import deepband
 from deepband import InputError
-from deepband.core.facts import Config
-from deepband.core.records import Evaluation
 from deepband.core.schedule import Schedule
 from deepband.interfaces.cli import main
 from deepband.research.compare import methods
@@ -27,9 +25,6 @@ from deepband.research.compare.ledger import Ledger, SpentError, Task
 from deepband.research.compare.method_comparison import MethodComparison, seed_of
 from deepband.research.compare.methods import METHODS, PEERS, RIGHT, SMALL, play
 from deepband.research.compare.own_methods import (
-    APART,
-    OwnMethod,
-    SamplerWithHistory,
     deepen_by_rule,
     deepen_preserving,
 )
@@ -84,7 +79,8 @@ def test_every_data_set_is_there(which: str) -> None:
 
 
 def test_training_is_continued_within_a_training_only() -> None:
-    ledger = Ledger(task(), full_runs=10 / FULL)
+    ledger = Ledger(task())
+    ledger.limit = 10
     (config,) = Uniform().draw(task().space, (), 0, [0], 0)
     paid = []
     for training, budget in (("a", 1), ("a", 3), ("b", 3), ("a", 3), ("a", 1)):
@@ -111,7 +107,7 @@ def test_the_incumbent_is_the_best_on_the_largest_budget() -> None:
 def test_a_full_run_costs_one() -> None:
     assert task().full_run == FULL == 357
     assert played("once").spent == FULL
-    assert played("uniform").spent == 4 * FULL
+    assert played("uniform").spent == float(Schedule.of(3, 1, 27, width=4).cost_resumed) == 1446
     assert played("once-3").spent == float(Schedule.of(3, 1, 9).cost_resumed)
     assert task("rbv2_xgboost").fidelity(27) == 1
     assert [int(task().fidelity(budget)) for budget in (1, 3, 9, 27)] == [1, 5, 17, 52]
@@ -131,14 +127,14 @@ def test_a_method_spends_what_it_may_and_is_the_same_again(name: str) -> None:
     assert budgets == sorted(budgets)
     assert budgets[-1] == 9 or name.startswith(methods.ENDING)
     if name not in methods.ENDING:
-        assert 3.8 * first.task.full_run <= first.spent <= 4 * first.task.full_run
+        assert 0.95 * first.limit <= first.spent <= first.limit
 
 
 @pytest.mark.heavy
 def test_smac_plays_in_an_environment_of_its_own() -> None:
     ledger = played("smac", max_budget=9)
     assert ledger.steps[-1].budget == 9
-    assert 3.8 * ledger.task.full_run <= ledger.spent <= 4 * ledger.task.full_run
+    assert 0.95 * ledger.limit <= ledger.spent <= ledger.limit
 
 
 def test_every_method_stands_in_one_table() -> None:
@@ -156,44 +152,31 @@ def test_a_guess_that_is_too_small_is_made_first() -> None:
         assert other.spent > first.spent
 
 
-def test_studies_that_follow_see_what_was_found_before() -> None:
-    """By a sampler of `SAMPLERS` that notes what it is shown."""
-    shown: list[Sequence[Evaluation]] = []
-
-    class Noting:
-        learns = True
-
-        def draw(
-            self,
-            space: Space,
-            observations: Sequence[Evaluation],
-            bracket: int,
-            indices: Sequence[int],
-            seed: int,
-        ) -> list[Config]:
-            shown.append(observations)
-            return Uniform().draw(space, (), bracket, indices, seed)
-
-    ledger = Ledger(task(max_budget=9), full_runs=2)
-    study = open_with(Noting(), seed=1)
-    known = list(study.evaluations)
-    apart = [each._replace(index=each.index + APART) for each in known]
-    shown.clear()
-    open_with(SamplerWithHistory(Noting(), apart), seed=2)
-    for observations in shown:
-        assert {each[:3] for each in apart} <= {each[:3] for each in observations}
-        keys = [each[:3] for each in observations]
-        assert keys == sorted(set(keys))
-    with pytest.raises(SpentError):
-        OwnMethod("de")(ledger, 1)
-    assert ledger.spent == ledger.limit
+def test_a_width_of_four_is_one_study_widened_three_times() -> None:
+    """What the docs show in five lines of the public API."""
+    ledger, costs = played("uniform"), [423, 423, 450, 423]
+    study = deepband.open_study(
+        space=task().space, max_budget=27, seed=3, maximize=True, sampler="uniform"
+    )
+    problem, spent = task().problem, []
+    for width in (1, 2, 3, 4):
+        study.widen(to=width)
+        study.optimize(lambda config, budget: problem(config, task().fidelity(budget)))
+        spent.append(float(sum(run.cost_resumed for run in study.runs)))
+    assert [run.cost for run in study.runs] == costs
+    assert sum(costs) == 1719
+    assert spent == [357, 714, 1089, 1446]
+    assert (ledger.spent, ledger.steps[-1].config) == (spent[-1], study.best_at(3).config)
 
 
-def open_with(sampler: Any, seed: int) -> deepband.Study:
-    space = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
-    study = deepband.open_study(space=space, max_budget=9, seed=seed, sampler=sampler)
-    study.optimize(lambda config, budget: config["x"] + config["y"] / budget)
-    return study
+def test_a_wider_comparison_begins_like_a_narrower_one() -> None:
+    for sampler in ("de", "uniform"):
+        first = Ledger(task(max_budget=9), width=1)
+        play(sampler, first, 1)
+        whole = Ledger(task(max_budget=9), width=2)
+        play(sampler, whole, 1)
+        assert (first.spent, whole.spent) == (first.limit, whole.limit)
+        assert whole.steps[: len(first.steps)] == first.steps
 
 
 @pytest.mark.parametrize(("sign", "deeper"), [(1, False), (-1, True)])
@@ -278,7 +261,7 @@ SCALES = {("lcbench", "a"): Reference(0.5, 0.9), ("lcbench", "b"): Reference(0.4
 
 def made(**more: Mapping[float, float]) -> Curves:
     given = {"uniform": {0.5: 0.7, 1.0: 0.8, 4.0: 0.8}, "tpe": {0.5: 0.6, 3.0: 0.89}}
-    return Curves(made_results(**given, **more), SCALES)
+    return Curves(made_results(**given, **more), SCALES, 4)
 
 
 def test_regret_is_what_a_method_would_return() -> None:
@@ -350,7 +333,7 @@ def test_the_page_says_where_a_peer_is_better() -> None:
             row = ("lcbench", str(number), name, 0, 1.0, 27.0, accuracy + 0.01 * rng.random())
             for column, value in zip(results.values(), row, strict=True):
                 column.append(value)
-    page = report(Curves({name: np.array(each) for name, each in results.items()}, scales))
+    page = report(Curves({name: np.array(each) for name, each in results.items()}, scales, 4))
     assert "Lowest regret: smac. Better than uniform: tpe, smac. Worse: none." in page
     assert "- Against smac: uniform, tpe worse." in page
     assert page.count("### First guess right") == 2
@@ -389,7 +372,7 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
-    made = compare(tmp_path, "--full-runs", "1", "--methods", "uniform,de")
+    made = compare(tmp_path, "--width", "1", "--methods", "uniform,de")
     assert made.exit_code == 0, made.output
     spent = read_columns(tmp_path / "results.parquet")["spent"]
     assert 0.9 < spent.max() <= 1 + 1e-9
@@ -401,7 +384,7 @@ def test_settings_that_make_no_sense(tmp_path: Path) -> None:
     for given, message in (
         ({"seeds": 0}, "seeds is 0"),
         ({"max_budget": 10}, "give 9, 27, 81 or 243"),
-        ({"full_runs": 0}, "full_runs is 0: give 1"),
+        ({"width": 0}, "width is 0: give"),
         ({"methods": ("bohb",)}, "'bohb'"),
         ({"methods": ("smac",), "smac_python": tmp_path / "python"}, "smac needs"),
     ):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -76,9 +77,12 @@ def test_a_slice_of_the_study_is_as_stored() -> None:
         assert (ours.accuracy_top, ours.accuracy_any) == pytest.approx((top, best), abs=1e-5)
 
 
+@pytest.mark.parametrize("brackets", [None, 1])
 @pytest.mark.parametrize("eta", [2, 3])
 @pytest.mark.parametrize("name", ["lcbench", "rbv2_ranger"])
-def test_every_method_does_what_its_definition_says(name: str, eta: int) -> None:
+def test_every_method_does_what_its_definition_says(
+    name: str, eta: int, brackets: int | None
+) -> None:
     """Against the algorithm written once more, with accuracies inferred one by one."""
     scenario = draws(name).benchmark
     instance, seed = scenario.instances[3], 4
@@ -93,14 +97,15 @@ def test_every_method_does_what_its_definition_says(name: str, eta: int) -> None
         (config,) = sampler.draw(space, [], bracket, [index], seed)
         return -problem(config, float(schedule.budget(rung)) / unit)
 
-    rows = {row.method: row for row in walk(draws(name), instance, eta, [course], [seed], False)}
+    walked = walk(draws(name), instance, eta, [course], [seed], False, brackets)
+    rows = {row.method: row for row in walked}
     for method in METHODS:
         seen: oracle.Cells = {}
-        first, _ = oracle.run(eta, schedule.top - 1, None, seen, loss)
+        first, _ = oracle.run(eta, schedule.top - 1, None, seen, loss, 1, brackets)
         if method == IH:
             seen = {}
         strategy = None if method == IH else method
-        second, _ = oracle.run(eta, schedule.top, strategy, seen, loss)
+        second, _ = oracle.run(eta, schedule.top, strategy, seen, loss, 1, brackets)
         counts = [{cell: len(each) for cell, each in run.items()} for run in (first, second)]
         told = {(*cell, i) for run in (first, second) for cell, each in run.items() for i in each}
         top = {(b, i) for (b, k), each in seen.items() if k == schedule.top for i in each}
@@ -127,6 +132,18 @@ def test_discarding_returns_what_a_rerun_returns() -> None:
     reruns = {row[:4]: row.accuracy_top for row in rows if row.method == IH}
     ours = {row[:4]: row.accuracy_top for row in rows if row.method == "discarding"}
     assert ours == reruns
+
+
+def test_costs_of_successive_halving() -> None:
+    """Every rung of the only bracket costs R: with eta 2, 5 rungs of 16 and 6 of 32; with eta 3,
+    3 rungs of 16 and 4 of 48. `efficient` pays for the larger run only."""
+    exact = {(IH, 2): 272, (IH, 3): 240, ("efficient", 2): 192, ("efficient", 3): 192}
+    drawn = draws("lcbench")
+    for eta in (2, 3):
+        courses, instance = paper_courses("lcbench", eta), drawn.benchmark.instances[0]
+        for row in walk(drawn, instance, eta, courses, range(SEEDS), False, brackets=1):
+            if (row.method, eta) in exact:
+                assert row.budget == exact[row.method, eta]
 
 
 def test_courses() -> None:
@@ -367,6 +384,8 @@ def test_results_of_different_settings_are_not_mixed(tmp_path: Path) -> None:
     replication(1).prepare(tmp_path / "out")
     with pytest.raises(InputError, match="were started with seeds 1, but it is now 2"):
         replication(2).prepare(tmp_path / "out")
+    with pytest.raises(InputError, match="were started with brackets all, but it is now 1"):
+        replace(replication(1), brackets=1).prepare(tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
     with pytest.raises(InputError, match="contains other files"):
@@ -396,6 +415,22 @@ def test_beyond_the_paper(tmp_path: Path) -> None:
             assert each.budget == pytest.approx(float(sum(fresh[1:]) / fresh[0]))
     assert "more budget than a single run" in (out / "tables.md").read_text()
     assert len((out / "data_sets.csv").read_text().splitlines()) == 1 + len(METHODS)
+
+
+def test_the_view_of_successive_halving(tmp_path: Path) -> None:
+    """One bracket in all studies; what a course costs is relative to one bracket, too."""
+    given = ["--eta", "3", "--workers", "1", "--isha", "--beyond"]
+    result = CliRunner().invoke(main, [*command(tmp_path / "out"), *given])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "out" / "tables.md").read_text()
+    assert "`discarding`: the same accuracy as IH-SHA in each of" in page
+    assert "IH-HB" not in page
+    assert "`efficient`: 0.0% to 0.0% more budget than a single run" in page
+    results = read_columns(tmp_path / "out" / "results.parquet")
+    lcbench = results["scenario"] == "lcbench"
+    assert set(results["budget"][lcbench & (results["method"] == IH)]) == {240}
+    figures = {file.stem for file in (tmp_path / "out" / "figures").iterdir()}
+    assert figures == {"incumbents", "budgets"}
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_the_paper_s_study_needs_no_data(tmp_path: Path) -> None:
 
 def test_the_comparison_needs_no_data(tmp_path: Path) -> None:
     out = tmp_path / "compared"
-    small = ("--seeds", "1", "--workers", "1", "--quick", "--max-budget", "9", "--full-runs", "1")
+    small = ("--seeds", "1", "--workers", "1", "--quick", "--max-budget", "9", "--width", "1")
     result = run("compare", "--out", str(out), "--methods", "uniform,de-3,once,random", *small)
     assert result.output.startswith("Synthetic benchmarks: learning curves by formula")
     assert "4 methods on 6 data sets" in result.output

@@ -206,7 +206,7 @@ class TestEverySamplerThatLearns:
         with deepband.open_study(path) as study:
             study.optimize(train, workers=2)
             assert canonical(study) == canonical(alone)
-        with pytest.raises(InputError, match="made with sampler"):
+        with pytest.raises(InputError, match="created with sampler"):
             deepband.open_study(path, sampler="uniform")
 
     @pytest.mark.heavy

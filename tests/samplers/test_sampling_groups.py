@@ -129,7 +129,7 @@ def test_what_is_not_drawn_cannot_be_told() -> None:
     study = open_study(max_budget=27, sampler=Remembering())
     jobs = study.ask_all()
     for place in [(0, GROUP, 0), (1, 0, 1)]:
-        with pytest.raises(JobError, match="its config is not drawn yet: ask for it first"):
+        with pytest.raises(JobError, match="its config is not sampled yet: ask for it first"):
             study.tell(Job(*place, 1, {}), 1.0)
         assert study.session.reserve([place]) == []
         with pytest.raises(JobError):

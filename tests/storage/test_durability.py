@@ -113,12 +113,14 @@ def test_a_reader_that_starts_to_write_sees_what_came_since(path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"eta": 2}, "made with eta 3, and 2 is given"),
-        ({"min_budget": 3}, "made with min_budget 1, and 3 is given"),
-        ({"max_budget": 27}, "made with first max_budget 9, and 27 is given"),
-        ({"seed": 1}, "made with seed 0, and 1 is given"),
-        ({"maximize": True}, "made with maximize False, and True is given"),
-        ({"integer_budgets": True}, "made with integer_budgets False"),
+        ({"eta": 2}, "created with eta 3, and 2 is given"),
+        ({"min_budget": 3}, "created with min_budget 1, and 3 is given"),
+        ({"max_budget": 27}, "created with first max_budget 9, and 27 is given"),
+        ({"seed": 1}, "created with seed 0, and 1 is given"),
+        ({"maximize": True}, "created with maximize False, and True is given"),
+        ({"integer_budgets": False}, "created with integer_budgets True, and False is given"),
+        ({"width": 2}, "created with first width 1, and 2 is given.*study.extend"),
+        ({"brackets": 2}, "created with first number of brackets None, and 2 is given"),
         ({"space": {"x": (0.0, 2.0)}}, r"parameter 'x' was .*1\.0.*, now .*2\.0"),
         ({"space": {"x": (0.0, 1.0), "y": (1, 2)}}, "parameter 'y' was not there, now"),
         ({"sampler": "unifrom"}, "Did you mean 'uniform'"),
@@ -174,7 +176,7 @@ def test_choices_come_back_with_the_types_that_they_had(path: Path) -> None:
         finish(study, noisy(0))
         deeper = [each.config["x"] for each in study.evaluations]
     assert {repr(each) for each in deeper} == set(map(repr, choices))
-    with pytest.raises(InputError, match="made with another space"):
+    with pytest.raises(InputError, match="created with another space"):
         make(path, space={"x": [*choices[:-1], [100, 50]], "y": (0.0, 1.0)})
 
 

@@ -298,7 +298,9 @@ def test_an_observer_that_would_change_the_study_is_refused(
 
     study.observe(Does(act))
     assert run(study) == run(open_study())
-    assert set(errors) == {"an observer only looks: let it note what to do, and do it after."}
+    assert set(errors) == {
+        "an observer cannot change its study: make changes after `observe` has returned."
+    }
 
 
 def test_failures_that_are_taken_back_are_told() -> None:

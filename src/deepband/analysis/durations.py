@@ -26,9 +26,9 @@ def seconds_per_unit(state: State) -> float | None:
 
 
 def trained(schedule: Schedule, rung: int, resumed_from: int | None) -> Fraction:
-    """What an evaluation trains: the budget of its rung, less that of the checkpoint it resumed
+    """What an evaluation trains: the cost of its rung, less that of the checkpoint it resumed
     from."""
-    return schedule.budget(rung) - (0 if resumed_from is None else schedule.budget(resumed_from))
+    return schedule.charge(rung) - (0 if resumed_from is None else schedule.charge(resumed_from))
 
 
 def resumes(state: State) -> bool:

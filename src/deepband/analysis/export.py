@@ -94,7 +94,7 @@ FORMATS = {"csv": table, "jsonl": jsonl}
 
 
 def _number(value: float | None) -> float | str | None:
-    """A number as JSON can hold it: infinities and nan become texts."""
+    """A number as JSON can represent it: infinities and nan become texts."""
     return value if value is None or math.isfinite(value) else str(value)
 
 

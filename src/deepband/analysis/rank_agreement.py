@@ -13,7 +13,8 @@ from deepband.core.state import State
 class Agreement:
     """How similarly two neighbouring rungs rank the configs that are on both.
 
-    These are the promoted ones, whose losses are close: all configs together would agree more.
+    These are the promoted ones, whose losses are close. The correlation over all configs would be
+    higher.
     """
 
     rung: int

@@ -111,7 +111,7 @@ def _summary(state: State, run: Run, done: bool) -> RunSummary:
     counted = counts(evaluations)
     everything = sum(each.run == run.number for each in state.all_results())
     resumed = Counter(each.resumed_from for each in evaluations if each.resumed_from is not None)
-    saved = sum(n * run.schedule.budget(rung) for rung, n in resumed.items())
+    saved = sum(n * run.schedule.charge(rung) for rung, n in resumed.items())
     return RunSummary(
         run=run.number,
         strategy=run.strategy,

@@ -52,6 +52,8 @@ class StudyCreated(NamedTuple):
     chunk: int
     """How many configs of a bracket are sampled together. A different number gives different
     configs."""
+    whole_costs: bool = False
+    """Whether costs count the whole budgets that jobs carry. Older studies count exact ones."""
 
 
 class RunStarted(NamedTuple):
@@ -94,7 +96,7 @@ class JobReleased(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of an evaluation: the part of a `JobFinished` that the worker reports."""
+    """The outcome of an evaluation: the part of a `JobFinished` that the worker reports."""
 
     loss: float | None
     """To be minimised; None for a failure."""

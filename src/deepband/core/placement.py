@@ -12,7 +12,7 @@ from operator import index as whole
 from typing import Any
 
 from deepband.core.facts import Config, ConfigsDrawn, Fact, JobFinished, JobKey, Outcome
-from deepband.core.schedule import Budget, as_number
+from deepband.core.schedule import Budget
 from deepband.core.state import State
 from deepband.core.strategies import Place
 from deepband.errors import BudgetError, InputError, shown
@@ -41,10 +41,11 @@ def facts_to_add(
 def _rung(state: State, budget: Budget) -> int:
     """The rung of a budget; imported results may be one rung above the top."""
     deeper = state.coming
-    rung = deeper.rung_of(budget)
+    carried = deeper.job_budgets(state.created.integer_budgets)
+    rung = carried.index(budget) if budget in carried else deeper.rung_of(budget)
     if rung is not None and rung <= deeper.top:
         return rung
-    valid = ", ".join(f"{as_number(deeper.budget(rung)):.10g}" for rung in range(deeper.top + 1))
+    valid = ", ".join(f"{each:.10g}" for each in carried)
     raise BudgetError("budget", budget, f"no rung has this budget. The budgets are {valid}.")
 
 

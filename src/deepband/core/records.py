@@ -54,7 +54,7 @@ class Attempt(NamedTuple):
     resumed_from: int | None = None
     curve: tuple[tuple[float, float], ...] | None = None
     saved: str | None = None
-    """The name of the folder that holds the checkpoint of this attempt, if it saved one."""
+    """The name of the folder with the checkpoint of this attempt, if it saved one."""
     environment: bool = False
     """Whether it failed because of the machine, such as a full disk, not because of the config."""
 

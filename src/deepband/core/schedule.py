@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -50,6 +50,8 @@ class Schedule:
     """How many times as many configs each bracket starts with as in plain Hyperband."""
     bracket_limit: int | None = None
     """How many brackets there are at most, counted from the one that starts on rung 0."""
+    whole: bool = False
+    """Whether an evaluation costs its budget rounded down, as its job carries it."""
     _counts: Mapping[Cell, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -87,9 +89,11 @@ class Schedule:
         max_budget: Budget,
         width: int = 1,
         brackets: int | None = None,
+        whole: bool = False,
     ) -> Schedule:
         """The schedule of Hyperband between two budgets: with `width` times as many configs, and
-        with the first `brackets` brackets only, if they are given."""
+        with the first `brackets` brackets only, if they are given. With `whole`, evaluations cost
+        whole budgets."""
         eta = check_eta(eta)
         low = read_budget("min_budget", min_budget)
         high = read_budget("max_budget", max_budget)
@@ -100,7 +104,7 @@ class Schedule:
                 min_budget,
                 f"it is larger than max_budget, {max_budget!r}. Swap them or lower min_budget.",
             )
-        return cls(eta, *_lowest_rung(eta, low, high), width, brackets)
+        return cls(eta, *_lowest_rung(eta, low, high), width, brackets, whole)
 
     @property
     def max_budget(self) -> Fraction:
@@ -115,7 +119,11 @@ class Schedule:
 
     def budget(self, rung: int) -> Fraction:
         """The budget of a rung, exactly."""
-        return self.unit * self._power(rung)
+        return self.unit * int(self.eta**rung)
+
+    def charge(self, rung: int) -> Fraction:
+        """What an evaluation on a rung costs if it pays its full budget."""
+        return Fraction(math.floor(self.budget(rung))) if self.whole else self.budget(rung)
 
     def rungs(self, bracket: int) -> range:
         """The rungs of a bracket, from its starting rung up."""
@@ -163,15 +171,15 @@ class Schedule:
 
     def cost_of(self, counts: Mapping[Cell, int]) -> Fraction:
         """The cost of `counts[cell]` evaluations in each cell, each at its full budget."""
-        return self.unit * sum(n * self._power(rung) for (_, rung), n in counts.items())
+        return sum((n * self.charge(rung) for (_, rung), n in counts.items()), Fraction(0))
 
     def cost_resumed_of(self, counts: Mapping[Cell, int]) -> Fraction:
         """The same if training continues: above its starting rung, a config was always evaluated
         on the rung below, so it pays the difference of the two budgets."""
-        return self.unit * sum(
-            n * (self._power(rung) - (self._power(rung - 1) if rung > bracket else 0))
-            for (bracket, rung), n in counts.items()
+        saved = (
+            n * self.charge(rung - 1) for (bracket, rung), n in counts.items() if rung > bracket
         )
+        return self.cost_of(counts) - sum(saved, Fraction(0))
 
     def rung_of(self, budget: Budget, name: str = "budget") -> int | None:
         """The rung that has a budget (within one part in 10^9), possibly above the top, or None."""
@@ -200,21 +208,17 @@ class Schedule:
     ) -> Schedule:
         """The schedule with `max_budget * eta**levels`, and with another width and number of
         brackets if they are given. If nothing shrinks, no cell has fewer slots than before."""
-        return Schedule(
-            self.eta,
-            self.unit,
-            self.top + levels,
-            self.width if width is None else width,
-            self.bracket_limit if brackets is None else brackets,
+        return replace(
+            self,
+            top=self.top + levels,
+            width=self.width if width is None else width,
+            bracket_limit=self.bracket_limit if brackets is None else brackets,
         )
 
     def job_budgets(self, whole: bool = False) -> tuple[int | float, ...]:
         """The budgets of jobs by rung: an int if the budget is an integer or `whole` floors it,
         else the nearest float."""
         return _job_budgets(self, whole)
-
-    def _power(self, levels: int) -> int:
-        return int(self.eta**levels)
 
 
 @lru_cache(maxsize=256)

@@ -183,7 +183,8 @@ class State:
         if not self.runs:
             if frugally:
                 raise FactError(f"{fact} cannot be the first run")
-            return Schedule.of(created.eta, low, high, fact.width, fact.brackets)
+            size = fact.width, fact.brackets
+            return Schedule.of(created.eta, low, high, *size, created.whole_costs)
         old, levels = self.schedule, 0
         while old.budget(old.top + levels) < fact.max_budget:
             levels += 1

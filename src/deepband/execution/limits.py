@@ -13,7 +13,7 @@ from deepband.errors import InputError, shown
 
 
 class Limits:
-    """When to stop before the run is done. Costs are exact, and count what is really trained."""
+    """When to stop before the run is done. Costs are exact, and count what is actually trained."""
 
     def __init__(
         self,
@@ -33,15 +33,15 @@ class Limits:
         return self.max_seconds is not None and time.monotonic() - self.start >= self.max_seconds
 
     def spend(self, budget: Fraction) -> bool:
-        """Count a budget, unless it would go beyond the limit."""
+        """Count a budget, unless it would exceed the limit."""
         if self.max_cost is not None and exceeds(self.cost + budget, self.max_cost):
             return False
         self.cost += budget
         return True
 
     def spend_ahead(self, budget: Fraction, needed: Fraction) -> bool:
-        """The same for a job ahead, which has a limit of its own and leaves the current run what
-        that still needs."""
+        """The same for a job ahead, which has its own limit and must leave what the current run
+        still needs."""
         if self.ahead_limit is not None and exceeds(self.ahead + budget, self.ahead_limit):
             return False
         if self.max_cost is not None and exceeds(self.cost + budget + needed, self.max_cost):

@@ -1,4 +1,4 @@
-"""Keeps workers busy until the run is done, a limit is reached or something fails.
+"""The loop that keeps workers busy until the run is done, a limit is reached or something fails.
 
 An exception or NaN is a result of the config and is recorded at once. But if the first evaluations
 of a call all fail, the objective is at fault: nothing is recorded then, so that a typo does not
@@ -30,13 +30,13 @@ from deepband.storage.checkpoints import Checkpoints, Keep, superfluous
 from deepband.system.interrupts import Interrupts
 
 FIRST_FAILURES = 3
-SECONDS_A_LOOK = 0.1
+POLL_SECONDS = 0.1
 PLAIN = {str, int, float, bool, type(None)}
-"""Types of values that any pickle carries as they are."""
+"""Types of values that can be pickled without cloudpickle."""
 
 
 class JobSession(Protocol):
-    """What the loop needs of an open study: jobs to run, and a place for their outcomes."""
+    """The part of an open study that the loop uses: jobs to run, and recording their outcomes."""
 
     state: State
     keep: Keep
@@ -104,10 +104,11 @@ class Loop:
             self._ahead = hyperband.jobs_ahead(session.state)
 
     def run(self, interrupts: Interrupts) -> None:
-        """Run to the end. An interrupt lets running jobs end; a second one does not."""
+        """Run until there is nothing left to do. After an interrupt, running jobs finish; a second
+        interrupt ends them."""
         try:
             if self.outbox:
-                self._orphans = self._take_in(self.outbox)
+                self._orphans = self._recover(self.outbox)
             self._sweep()
             while not interrupts.at_once:
                 self._stopping = self._stopping or interrupts.asked or self.limits.out_of_time()
@@ -119,16 +120,16 @@ class Loop:
                     if not self._settle():
                         break
                     continue
-                self._collect(self.executor.wait(SECONDS_A_LOOK))
-                self._adopt()
+                self._collect(self.executor.wait(POLL_SECONDS))
+                self._record_orphans()
             self._record()
         except (DeepbandError, KeyboardInterrupt):
-            with suppress(DeepbandError):  # what came before it
+            with suppress(DeepbandError):  # results that arrived before the error
                 self._record_trusted()
             raise
         finally:
             self.executor.close()
-            self._give_back()
+            self._release_running()
             self._sweep()
 
     def _is_idle(self) -> bool:
@@ -139,17 +140,17 @@ class Loop:
         ready = crowded and hyperband.next_job(session.state, session.group)
         return not self._running and not ready
 
-    def _take_in(self, outbox: Outbox) -> Orphans:
+    def _recover(self, outbox: Outbox) -> Orphans:
         """Record what workers left while there was no driver, and find those still running."""
         outbox.sweep()
         orphans = Orphans(outbox)
         if not self._wait:
             orphans.give_up()
-        for job in self.session.reserve(orphans.keys):  # not to be offered
+        for job in self.session.reserve(orphans.keys):  # so that they are not handed out again
             self._running[job.key] = job
         for attempt in outbox.waiting():
             if attempt.job.key in orphans.keys:
-                continue  # it is about to end, and then taken
+                continue  # its worker is about to end, and the result is recorded then
             reserved = self.session.reserve([attempt.job.key])
             if reserved and self.session.expects(attempt.job):
                 self._judge(attempt)
@@ -166,7 +167,7 @@ class Loop:
         if job.index in self.session.state.results.get((job.bracket, job.rung), {}):
             self._prune(job)
 
-    def _adopt(self) -> None:
+    def _record_orphans(self) -> None:
         """Record the results of orphans that have ended, and release the jobs of those that left
         none."""
         for key, attempt in self._orphans.ended() if self._orphans else ():
@@ -199,7 +200,7 @@ class Loop:
                 return
             for job in self.session.reserve([key]):
                 self._running[job.key] = job
-                budget = self.session.state.schedule.budget(job.rung)
+                budget = self.session.state.schedule.charge(job.rung)
                 if self.limits.spend_ahead(budget, cost_left(self.session.state)):
                     self.executor.submit(self._task(job))
                 else:
@@ -207,8 +208,8 @@ class Loop:
                     self._hand_back(job)
 
     def _cost(self, task: Task) -> Fraction:
-        """What a task trains: the exact budget of its rung, which the job carries rounded, less
-        that of the checkpoint it resumes from."""
+        """What a task trains: the budget of its rung, less that of the checkpoint it resumes
+        from."""
         begun = task.context.previous_rung if task.context else None
         return trained(self.session.state.schedule, task.job.rung, begun)
 
@@ -261,7 +262,7 @@ class Loop:
             self._trusted = True
         elif not self._trusted and len(self._held) >= self.first_failures:
             self._disown()
-            raise ObjectiveError([each.error or "" for each in self._held])
+            raise ObjectiveError([each.error or "" for each in self._held], _hint(self._held[0]))
 
     def _disown(self) -> None:
         """End all running jobs and remove their results: the objective is at fault."""
@@ -307,7 +308,7 @@ class Loop:
                 spared = {attempt.job.key for attempt in waiting} | {each.key for each in running}
                 self.checkpoints.sweep(lambda key: key in spared or hyperband.is_open(state, *key))
 
-    def _give_back(self) -> None:
+    def _release_running(self) -> None:
         """Release the jobs that have no recorded result."""
         for job in [*self._running.values(), *(each.job for each in self._held)]:
             with suppress(DeepbandError):  # the file is gone: what ended the run says so
@@ -334,7 +335,7 @@ class Loop:
             path, partial = self.checkpoints.begin(key)
         except OSError as error:
             raise StorageError(
-                self.checkpoints.folder, f"cannot hold checkpoints: {error}."
+                self.checkpoints.folder, f"cannot store checkpoints: {error}."
             ) from error
         return Context(
             seed=training_seed(state.created.seed, *key),
@@ -361,3 +362,14 @@ class Loop:
         if not (self.session.done or state.is_decided(job.bracket, job.rung)):
             return []
         return superfluous(state, self.keep, checkpoints.kept())
+
+
+def _hint(failed: Attempt) -> str:
+    """The likely cause of a failure, if it is a fractional budget used as a count."""
+    budget, error = failed.job.budget, failed.error or ""
+    if isinstance(budget, int) or "as an integer" not in error:
+        return ""
+    return (
+        f"The budget of the first one is {budget:.6g}, which is not a whole number: make the study "
+        "with integer_budgets=True, or use int(budget). "
+    )

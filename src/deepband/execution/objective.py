@@ -1,4 +1,4 @@
-"""Calling an objective: how it is called, what it is given, and what came of it."""
+"""Calling an objective: its arguments, its context and the outcome of the call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from deepband.errors import InputError
 from deepband.storage.checkpoints import abandon, seal
 
 MOST_POINTS = 10_000
-"""Points of a learning curve that are kept of an evaluation."""
+"""How many points of a learning curve are kept per evaluation."""
 
 Objective: TypeAlias = Callable[..., object]
 """`objective(config, budget)` or `objective(config, budget, context)`; see `takes_context`."""
@@ -30,28 +30,28 @@ Objective: TypeAlias = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an objective may use beside its config and budget."""
+    """What an objective can use in addition to its config and budget."""
 
     seed: int
-    """A function of the study's seed, the bracket, the index and the rung: seed training with it
-    and it is repeatable."""
+    """A function of the study's seed, the bracket, the index and the rung. Seed your training with
+    it to make it reproducible."""
     path: Path
-    """An empty folder to save into. It is kept when the result is recorded."""
+    """An empty folder for checkpoints. It is kept when the result is recorded."""
     previous: Path | None = None
-    """The folder that this config saved on the nearest lower rung, to be read only, or None."""
+    """The folder that this config saved on the nearest lower rung, or None. Do not write to it."""
     previous_budget: int | float = 0
-    """The budget of `previous`; 0 when there is none."""
+    """The budget of `previous`, or 0 if there is none."""
     previous_rung: int | None = None
     partial: Path | None = None
-    """What an interrupted attempt at this very job had saved, or None."""
+    """The folder that an interrupted attempt at the same job saved, or None."""
     slot: int = 0
-    """The number of the worker, from 0: for CUDA_VISIBLE_DEVICES and the like."""
+    """The number of the worker, from 0, for example to set CUDA_VISIBLE_DEVICES."""
     reported: list[tuple[float, float]] = field(default_factory=list)
 
     def report(self, step: float, loss: float) -> None:
-        """Note a point of the learning curve; it is recorded with the result.
+        """Add a point to the learning curve, which is recorded with the result.
 
-        Of more than 10,000 points every second one is left out, as often as needed.
+        If there are more than 10,000 points, every second one is dropped, repeatedly if necessary.
         """
         self.reported.append((float(step), float(loss)))
         if len(self.reported) > MOST_POINTS:
@@ -60,20 +60,21 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A job with all that a worker needs to run it."""
+    """A job with everything that a worker needs to run it."""
 
     job: Job
     context: Context | None
-    """None when the objective takes none."""
+    """None if the objective does not take one."""
     maximize: bool
     keeps: bool
-    """Whether what is saved is kept at all."""
+    """Whether checkpoints are kept at all."""
 
 
 def takes_context(objective: Objective) -> bool:
-    """Whether an objective takes a context: as a parameter named `context`, wherever it stands and
-    whether or not it has a default, or as a required third positional parameter of any name. Other
-    parameters, `*args` and `**kwargs` are the user's own. What cannot be called so raises."""
+    """Whether an objective takes a context: as a parameter named `context`, in any position and
+    with or without a default, or as a required third positional parameter of any name. Other
+    parameters, `*args` and `**kwargs` belong to the user. Raises if the objective can be called
+    neither with a context nor without."""
     if not callable(objective):
         raise InputError(f"the objective is {objective!r}: give a function (config, budget).")
     try:
@@ -92,12 +93,12 @@ def takes_context(objective: Objective) -> bool:
 
 
 def _passed(objective: Objective, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
-    """The positional and keyword arguments by which an objective takes its context, if it does."""
+    """The positional and keyword arguments that pass the context, if the objective takes one."""
     parameters = inspect.signature(objective).parameters
     positional = [each for each in parameters.values() if each.kind in _BY_PLACE]
     named = parameters.get(_NAME)
     if isinstance(objective, partial) and _NAME in objective.keywords:
-        return [], {}  # its user has decided what the context is
+        return [], {}  # the user has already bound a context
     if named is not None and named.kind in _BY_NAME and named not in positional[:2]:
         return [], {_NAME: context}
     third = positional[2:3]
@@ -112,12 +113,12 @@ _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 ENVIRONMENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO})
-"""Errors of the operating system that say nothing about a config: a full disk and the like."""
+"""Errors of the operating system that say nothing about a config, such as a full disk."""
 
 
 def perform(objective: Objective, task: Task, interruptible: bool = True) -> Attempt:
-    """Run a job once and seal what it saved. Whatever the objective raises is its result, but for
-    an interrupt where there can be one."""
+    """Run a job once and seal what it saved. An exception of the objective is its result, except
+    for KeyboardInterrupt if `interruptible`."""
     more, named = _passed(objective, task.context) if task.context is not None else ([], {})
     process, start = os.getpid(), time.perf_counter()
     failure: BaseException | None = None
@@ -128,7 +129,7 @@ def perform(objective: Objective, task: Task, interruptible: bool = True) -> Att
         if isinstance(raised, KeyboardInterrupt) and interruptible:
             raise
         failure, outcome = raised, read_any_result(raised)
-    if os.getpid() != process:  # a forked child that came back: it is not the one who answers
+    if os.getpid() != process:  # a forked child returned: only the original process may answer
         os._exit(0)
     attempt = Attempt(
         task.job,
@@ -139,8 +140,8 @@ def perform(objective: Objective, task: Task, interruptible: bool = True) -> Att
     return attempt if task.context is None else _with_context(attempt, task, task.context)
 
 
-def cannot_hold(task: Task, error: Exception) -> Attempt:
-    """A job that a worker could not even begin: a full disk or file table, say."""
+def not_started(task: Task, error: Exception) -> Attempt:
+    """The attempt at a job that a worker could not start, for example because the disk is full."""
     return Attempt(task.job, None, f"{type(error).__name__}: {error}", environment=True)
 
 
@@ -153,7 +154,7 @@ def _copied(value: object) -> object:
 
 
 def _with_context(attempt: Attempt, task: Task, context: Context) -> Attempt:
-    """An attempt with what its context tells of it."""
+    """An attempt completed with its checkpoint, its learning curve and where it resumed from."""
     return attempt._replace(
         resumed_from=context.previous_rung,
         curve=tuple(context.reported) or None,
@@ -162,8 +163,8 @@ def _with_context(attempt: Attempt, task: Task, context: Context) -> Attempt:
 
 
 def _seal(path: Path, keeps: bool) -> bool:
-    """Make what was saved trustworthy, or remove it. The result does not depend on it: with a full
-    disk, better no checkpoint than half of one."""
+    """Seal what was saved, or remove it. The result does not depend on it: if the disk is full, no
+    checkpoint is better than an incomplete one."""
     try:
         if keeps:
             return seal(path)
@@ -175,7 +176,7 @@ def _seal(path: Path, keeps: bool) -> bool:
 
 
 def _is_of_environment(failure: BaseException) -> bool:
-    """Whether a failure is, or was raised because of, a fault of the machine."""
+    """Whether a failure is, or was caused by, a fault of the machine."""
     seen: set[int] = set()
     cause: BaseException | None = failure
     while cause is not None and id(cause) not in seen:
@@ -187,7 +188,7 @@ def _is_of_environment(failure: BaseException) -> bool:
 
 
 def training_seed(seed: int, bracket: int, index: int, rung: int) -> int:
-    """The seed of a job, below 2**32 as most libraries want it."""
+    """The seed of a job, below 2**32 as most libraries require."""
     import numpy as np
 
     sequence = np.random.SeedSequence(seed, spawn_key=(bracket, index, rung))

@@ -55,7 +55,7 @@ class RunningJob(NamedTuple):
     """Whether the worker is alive: it keeps the file locked until it ends. File locks may not work
     across hosts, so a recent heartbeat from another host counts as well."""
     pid: int
-    """The process id in the file, 0 if there is none. `lock_holder` tells whether it is true."""
+    """The process id in the file, 0 if there is none. `lock_holder` verifies it."""
     host: str
     started: float
     deadline: float | None

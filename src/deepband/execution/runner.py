@@ -45,10 +45,10 @@ class RunOptions:
 def run_jobs(
     session: JobSession, objective: Objective, limits: Limits, options: RunOptions
 ) -> None:
-    """Run jobs until the run is done, a limit is reached or an interrupt comes."""
+    """Run jobs until the run is done, a limit is reached or the user interrupts it."""
     if limits.ahead_limit != 0 and session.learns:
         raise InputError(
-            "work ahead draws the configs of the next run now, and the sampler of this study "
+            "work ahead samples the configs of the next run now, but the sampler of this study "
             "learns until then: leave ahead out."
         )
     session.lock()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["TensorBoardObserver"]
 
 MARK = "study.txt"
-"""The file that holds the id of the study."""
+"""The file with the id of the study."""
 LARGEST_STEP = 2**63 - 1
 
 
@@ -65,7 +65,7 @@ class TensorBoardObserver:
             self._folder.mkdir(parents=True, exist_ok=True)
             mark.write_text(f"{study}\n")
         elif mark.read_text().strip() != study:
-            raise DeepbandError(f"{self._folder} holds another study: give each its own folder.")
+            raise DeepbandError(f"{self._folder} contains another study: give each its own folder.")
 
 
 def _write(folder: Path, number: int, events: Iterator[Event]) -> None:

@@ -47,7 +47,7 @@ class Plots:
         return lines.draw_curves(self._state, ax, most)
 
     def incumbent(self, *others: Plotted, ax: Axes | None = None) -> Axes:
-        """The best loss against the budget spent, of this study and others."""
+        """The best loss on any budget against the budget spent, of this study and others."""
         names = [each.session.name for each in (self._study, *others)]
         if len(set(names)) < len(names):
             names = [f"{name} ({number})" for number, name in enumerate(names, 1)]

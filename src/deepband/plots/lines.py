@@ -60,7 +60,7 @@ def draw_curves(state: State, ax: Axes | None, most: int) -> Axes:
 def _label_best(state: State, ax: Axes) -> None:
     best = best_evaluation(state)
     if best is not None and best.value is not None and chart_data.is_drawable(best.loss):
-        name = f"best (bracket {best.bracket}, index {best.index})"
+        name = f"best on any budget (bracket {best.bracket}, index {best.index})"
         style: dict[str, Any] = {"color": COLOURS[1], "markersize": 12, "zorder": 4}
         ax.plot([best.budget], [best.value], "*", label=name, **style)
 
@@ -70,8 +70,8 @@ def _signed(state: State, points: Sequence[Point]) -> list[Point]:
 
 
 def draw_incumbent(studies: Sequence[tuple[str, State]], ax: Axes | None) -> Axes:
-    """The best loss so far: a solid line if every evaluation pays its full budget, a dashed one if
-    training continues from the rung below. Triangles are deepenings."""
+    """The best loss on any budget so far. The line is solid if every evaluation counts its full
+    budget, and dashed if training continues from the rung below. Triangles are deepenings."""
     ax = new_axes(ax)
     for number, (name, state) in enumerate(studies):
         found = chart_data.incumbent(state)
@@ -79,7 +79,10 @@ def draw_incumbent(studies: Sequence[tuple[str, State]], ax: Axes | None) -> Axe
             _stairs(ax, state, found, resumed, name, colour(number))
     if not ax.lines:
         return note(ax, "No evaluation has a finite loss yet.")
-    ax.set(xlabel="budget spent by all runs", ylabel=f"best {loss_name(studies[0][1])}")
+    ax.set(
+        xlabel="budget spent by all runs",
+        ylabel=f"{loss_name(studies[0][1])}, best on any budget",
+    )
     ax.set_title("Incumbent against budget spent")
     ax.legend(fontsize=8)
     return ax

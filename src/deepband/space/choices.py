@@ -16,7 +16,7 @@ from deepband.space.content import SCALARS, digest
 
 LISTS = ("choices", "sequence", "values")
 SINGLE = ("value", "default_value")
-"""The keys of a described space that hold values of parameters."""
+"""The keys of a described space that contain values of parameters."""
 
 
 class Choice:
@@ -55,7 +55,7 @@ def unwrapped(value: Any) -> Any:
 
 def position(values: Iterable[Any], value: Any) -> int:
     """The position of a value among others, compared by content. Raises ValueError if it is not
-    there. A NumPy scalar equals the number that it holds."""
+    there. A NumPy scalar equals the number that it contains."""
     listed = list(values)
     plain = value.item() if getattr(value, "shape", None) == () else value
     for wanted in (wrapped(value), wrapped(plain)):

@@ -253,7 +253,7 @@ def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
     spelled = _without_numpy(distributions.spelled(name, spelled))
     if isinstance(spelled, Hyperparameter):
         if spelled.name != name:
-            raise SpaceError(f"parameter {name!r} holds a hyperparameter named {spelled.name!r}.")
+            raise SpaceError(f"parameter {name!r} is a hyperparameter named {spelled.name!r}.")
         return spelled
     if isinstance(spelled, tuple):
         low, high, log = _range(name, spelled)

@@ -226,7 +226,7 @@ def retraining_cost(
     if strategy == FRUGAL:
         top, (order, slots) = state.schedule.top, state.frugal_contest()
         missing = sum((*config, top) not in kept for config in order[:slots])
-        return missing * state.schedule.max_budget
+        return missing * state.schedule.charge(top)
     deeper, kept = schedule or state.schedule.extended(levels=1), set(kept)
     counts = Counter(
         (bracket, rung)
@@ -238,7 +238,7 @@ def retraining_cost(
     )
     return sum(
         (
-            min(count, deeper.slots(bracket, rung + 1)) * deeper.budget(rung)
+            min(count, deeper.slots(bracket, rung + 1)) * deeper.charge(rung)
             for (bracket, rung), count in counts.items()
             if rung < deeper.top
         ),

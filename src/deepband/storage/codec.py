@@ -251,6 +251,7 @@ def _study(row: Head) -> StudyCreated:
         bool(row["integer_budgets"]),
         row["sampler"],
         row["chunk"],
+        bool(row["whole_costs"]),
     )
 
 
@@ -312,6 +313,7 @@ def _write_study(_: sqlite3.Connection, facts: Sequence[StudyCreated], row: _Ope
         integer_budgets=int(fact.integer_budgets),
         sampler=fact.sampler,
         chunk=fact.chunk,
+        whole_costs=int(fact.whole_costs),
         space=to_text(fact.space),
         objective=None,
         created=_now(),

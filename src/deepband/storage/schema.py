@@ -32,6 +32,7 @@ CREATE TABLE studies (
     objective TEXT,
     created TEXT NOT NULL,
     commits INTEGER NOT NULL,
+    whole_costs INTEGER NOT NULL, -- whether costs count the whole budgets that jobs carry
     reopened INTEGER NOT NULL, -- the last commit that took evaluations back
     contents INTEGER NOT NULL, -- the sum of the checksums of all rows of the other tables
     checksum INTEGER NOT NULL
@@ -75,7 +76,12 @@ CREATE INDEX evaluations_by_commit ON evaluations (commits);
 """
 NUMBER = "INTEGER NOT NULL DEFAULT 0"
 ADDED = {
-    "studies": {"reopened": NUMBER, "contents": NUMBER, "checksum": NUMBER},
+    "studies": {
+        "reopened": NUMBER,
+        "contents": NUMBER,
+        "whole_costs": NUMBER,
+        "checksum": NUMBER,
+    },
     "runs": {"width": "INTEGER NOT NULL DEFAULT 1", "brackets": "INTEGER", "checksum": NUMBER},
     "configs": {"origin": "TEXT", "checksum": NUMBER},
     "evaluations": {"commits": NUMBER, "origin": "TEXT", "checksum": NUMBER},
@@ -87,7 +93,7 @@ INDEX = "CREATE INDEX IF NOT EXISTS evaluations_by_commit ON evaluations (commit
 
 COLUMNS = {
     "studies": "study eta min_budget max_budget seed maximize integer_budgets sampler chunk space "
-    "objective created commits reopened contents",
+    "objective created commits reopened contents whole_costs",
     "runs": "run max_budget strategy started width brackets",
     "configs": "bracket index config origin",
     "evaluations": "bracket index rung run loss error metrics seconds resumed_from curve origin "

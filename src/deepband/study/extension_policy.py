@@ -1,4 +1,4 @@
-"""Automatic extension: deepen or widen for as long as the advice recommends it, within limits.
+"""Automatic extension: deepen or widen as long as the advice recommends it, within limits.
 
 Every decision is a function of the recorded facts and the limits. It is therefore the same for any
 number of workers, and an interrupted call continues with what it had decided. Hours are counted
@@ -177,7 +177,7 @@ def run_and_extend(
     automatic: Automatic,
     options: RunOptions,
 ) -> None:
-    """Run jobs, and extend the study for as long as the advice recommends it within the limits."""
+    """Run jobs, and extend the study as long as the advice recommends it within the limits."""
     session = study.session
     session.lock()
     automatic.check(session.state)

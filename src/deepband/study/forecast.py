@@ -1,7 +1,7 @@
-"""How long a run will take with so many workers, by running it on a virtual clock.
+"""How long a run will take with a number of workers, estimated on a virtual clock.
 
-Losses that nobody knows yet are drawn from those that are known on the same rung: new configs are
-as good as old ones, as far as anyone can tell.
+Unknown losses are sampled from the recorded losses on the same rung, on the assumption that new
+configs are about as good as old ones.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from deepband.samplers import Uniform
 from deepband.study.study import Study
 
 SAVING = 0.1
-"""Twice the workers are worth having when they save at least this share of the time."""
+"""Doubling the workers is worthwhile if it saves at least this share of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A run on so many workers."""
+    """The estimated time of a run with a number of workers."""
 
     run: str
     """The current one, or a way of deepening."""
@@ -35,19 +35,19 @@ class Forecast:
     utilisation: float
     """The share of the workers' time that is spent on jobs."""
     bound: float
-    """Seconds that no order of jobs can do without: all work shared evenly, or one job a rung after
-    the other in the longest bracket."""
+    """A lower bound on the seconds for any order of jobs: all work shared evenly, or one job per
+    rung in the longest bracket, whichever takes longer."""
     worth: int
-    """So many workers are worth having: twice as many would save less than a tenth."""
+    """How many workers are worthwhile: twice as many would save less than a tenth of the time."""
 
 
 def forecast(
     study: Study, workers: int, seconds_per_unit: float, *, resumed: bool = False
 ) -> list[Forecast]:
-    """What is left of the current run, and after it each way of deepening.
+    """Forecasts for the rest of the current run, and for each way of deepening after it.
 
-    An evaluation takes `seconds_per_unit` for every unit of its budget; with `resumed`, for what
-    its budget exceeds that of the rung below.
+    An evaluation takes `seconds_per_unit` for each unit of its budget. With `resumed`, only the
+    difference to the budget of the rung below counts.
     """
     if workers < 1 or not 0 < seconds_per_unit < float("inf"):
         raise InputError(
@@ -55,7 +55,7 @@ def forecast(
             "number of 1 or more, and seconds above 0."
         )
     duration = _duration(study.session.state, seconds_per_unit, resumed)
-    start = study.copy(_ByChance(study.session.learns))
+    start = study.copy(_RandomSampler(study.session.learns))
     found, done = _forecast("the current run", start, workers, duration)
     forecasts = [found]
     for strategy, schedule in options(done.session.state):
@@ -97,7 +97,7 @@ def _simulate(
 
     simulated = SimulatedExecutor(workers, lasting)
     before = len(study.evaluations)
-    done.optimize(_Drawn(study.session.state), executor=simulated)
+    done.optimize(_SampledLosses(study.session.state), executor=simulated)
     longest = max((sum(rungs.values()) for rungs in path.values()), default=0.0)
     return Forecast(
         run=name,
@@ -110,17 +110,17 @@ def _simulate(
     ), done
 
 
-class _ByChance:
-    """Draws as `uniform` does, and lets jobs wait for each other if the study's sampler does: a
-    forecast needs no good configs."""
+class _RandomSampler:
+    """Samples like `uniform`, because a forecast needs no good configs. Jobs wait for each other if
+    they do with the study's own sampler."""
 
     def __init__(self, learns: bool) -> None:
         self.learns = learns
         self.draw = Uniform().draw
 
 
-class _Drawn:
-    """An objective whose losses are drawn from those known on the same rung."""
+class _SampledLosses:
+    """An objective whose losses are sampled from the recorded losses on the same rung."""
 
     def __init__(self, state: State) -> None:
         self.known: dict[float, list[float]] = dict(_known_losses(state))
@@ -131,12 +131,12 @@ class _Drawn:
 
 
 def _known_losses(state: State) -> Iterator[tuple[float, list[float]]]:
-    sign = -1.0 if state.created.maximize else 1.0  # objectives speak in the user's direction
+    sign = -1.0 if state.created.maximize else 1.0  # values in the user's direction
     for rung, budget in enumerate(state.run.budgets):
-        told = [
+        results = [
             each for cell, of in state.results.items() if cell[1] == rung for each in of.values()
         ]
-        yield budget, [sign * each.loss for each in told if each.loss is not None]
+        yield budget, [sign * each.loss for each in results if each.loss is not None]
 
 
 def _duration(state: State, seconds_per_unit: float, resumed: bool) -> Callable[[Job], float]:

@@ -1,8 +1,7 @@
-"""Observers: who is told what a study has recorded, and can do nothing about it.
+"""Observers, which receive the facts that a study records and cannot change the study.
 
-An observer gets facts after they are kept, as copies of its own. What it raises is a warning, once,
-and it is told what comes later all the same: a tracker that is out of reach for an hour costs
-nothing but what it would have shown.
+An observer receives copies of facts after they are recorded. Its first exception becomes a warning,
+and it still receives later facts: a tracker that is unreachable for an hour does not stop a run.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from deepband.errors import DeepbandError, InputError, ObserverWarning, show_war
 
 
 class Observer(Protocol):
-    """Is told facts."""
+    """An object that receives facts, for example to log them to a tracker."""
 
     def observe(self, facts: Sequence[Fact]) -> None:
-        """Take in facts that were recorded, in order.
+        """Process facts that were recorded, in order.
 
-        The first call has all that is known so far, from StudyCreated on, and another one may
-        have it again, after somebody else has written to the study: an observer that hands
-        facts on remembers what it has handed on.
+        The first call contains all facts recorded so far, starting with StudyCreated. A later call
+        may contain them again, after another process has written to the study. An observer that
+        forwards facts must therefore remember what it has forwarded.
         """
 
 
 def history(state: State) -> Iterator[Fact]:
-    """Facts that lead to a state, each config before its results. Who runs what is not among
-    them, and what was taken back is not either."""
+    """Facts that lead to a state, each config before its results. Running jobs and withdrawn
+    failures are not among them."""
     yield state.created
     if state.objective is not None:
         yield ObjectiveNamed(state.objective)
@@ -64,31 +63,34 @@ def _by_run(state: State) -> dict[int, list[JobFinished]]:
     """What each run evaluated, from the starting rungs up."""
     found: dict[int, list[JobFinished]] = {}
     for _, results in sorted(state.results.items()):
-        for told in sorted(results.values(), key=attrgetter("index")):
-            found.setdefault(told.run, []).append(told)
+        for result in sorted(results.values(), key=attrgetter("index")):
+            found.setdefault(result.run, []).append(result)
     return found
 
 
 class Observers:
-    """Those who observe one study."""
+    """The observers of one study."""
 
     def __init__(self) -> None:
         self._observers: list[Observer] = []
         self._warned: set[int] = set()
-        """The places of those whose error was shown."""
+        """The positions of the observers whose error was shown."""
         self._telling = False
 
     def check_quiet(self) -> None:
-        """Raise for an observer that would change the study while it is told something."""
+        """Raise if an observer tries to change the study while it receives facts."""
         if self._telling:
-            raise DeepbandError("an observer only looks: let it note what to do, and do it after.")
+            raise DeepbandError(
+                "an observer cannot change its study: make changes after `observe` has returned."
+            )
 
     def add(self, observer: Observer, state: State) -> None:
-        """Take in one more, and tell it what is known so far. One that is here is only told."""
+        """Add an observer, unless it is already there, and send it all facts so far."""
         self.check_quiet()
         if not callable(getattr(observer, "observe", None)):
             raise InputError(
-                f"{shown(observer)} is no observer: give an object with a method observe(facts)."
+                f"{shown(observer)} is not an observer: give an object with a method "
+                "observe(facts)."
             )
         places = [place for place, each in enumerate(self._observers) if each is observer]
         if not places:
@@ -97,7 +99,7 @@ class Observers:
         self._tell(places[0], list(history(state)))
 
     def tell(self, facts: Iterable[Fact]) -> None:
-        """Tell everybody what was recorded."""
+        """Send new facts to all observers."""
         whole = list(facts)
         for place in range(len(self._observers)):
             self._tell(place, whole)
@@ -109,7 +111,7 @@ class Observers:
             observer.observe(tuple(map(copied, facts)))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # SystemExit too: it is not for an observer to end a run
+        except BaseException as error:  # including SystemExit: an observer must not end a run
             self._warn(place, error)
         finally:
             self._telling = False
@@ -121,8 +123,8 @@ class Observers:
         who = type(self._observers[place]).__name__
         show_warning(
             f"the observer {who} failed with {type(error).__name__}: {_message(error)}\n"
-            "The study goes on and tells it what comes; further errors of it are not shown. Once "
-            "it is mended, give it to study.observe again: it is told everything.",
+            "The run continues, and the observer still receives new facts; its further errors are "
+            "not shown. Once it is fixed, pass it to study.observe again to send it all facts.",
             ObserverWarning,
         )
 
@@ -135,7 +137,7 @@ def _message(error: BaseException) -> str:
 
 
 def copied(fact: Fact) -> Fact:
-    """A fact that can be changed without changing the study's own."""
+    """A copy of a fact, which can be changed without changing the study."""
     make = _COPY.get(type(fact))
     return fact if make is None else make(fact)
 

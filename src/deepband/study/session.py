@@ -111,8 +111,8 @@ class Session:
 
     @property
     def group(self) -> int | None:
-        """How many configs of a bracket a sampler that learns draws together. None if the sampler
-        does not learn: then any config can be drawn at any time."""
+        """How many configs of a bracket a sampler that learns samples together. None if it does not
+        learn: then any config can be sampled at any time."""
         return self.state.created.chunk if self.learns else None
 
     @property
@@ -208,7 +208,7 @@ class Session:
         self._finish((job, read_result(result, maximize)) for job, result in paired)
 
     def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
-        """Record what came of jobs, as it was read from their results: all of it, or nothing."""
+        """Record the outcomes of jobs: all of them, or none if it raises."""
         self._lock()
         self._finish(pairs)
 
@@ -256,7 +256,7 @@ class Session:
 
     def name_objective(self, objective: str) -> None:
         """Record what is evaluated, such as "train.py:objective"."""
-        check_text("the objective", objective, "name it in a text such as 'train.py:objective'.")
+        check_text("the objective", objective, "give a text such as 'train.py:objective'.")
         self._lock()
         if objective != self.state.objective:
             self._record([ObjectiveNamed(objective)])
@@ -304,7 +304,7 @@ class Session:
         return self.persistent or "files" in vars(self)
 
     def _reload(self) -> None:
-        """Take over what another process has written meanwhile."""
+        """Load what another process has written in the meantime."""
         if self._unsaved:
             raise StorageError(
                 self.storage.path or "the study",
@@ -347,12 +347,12 @@ class Session:
                 raise JobError(bracket, index, rung, "its result is already recorded.")
             raise JobError(bracket, index, rung, "the current run does not need it.")
         if self.learns and index >= len(self.state.configs[bracket]):
-            raise JobError(bracket, index, rung, "its config is not drawn yet: ask for it first.")
+            raise JobError(bracket, index, rung, "its config is not sampled yet: ask for it first.")
         return bracket, index, rung
 
 
 def check_text(name: str, given: object, advice: str) -> None:
-    """Raise an InputError for what is not a text that a file can hold."""
+    """Raise an InputError unless it is a text that a file can store."""
     if not isinstance(given, str) or not given or given != given.encode(errors="ignore").decode():
         raise InputError(f"{name} is {shown(given)}: {advice}")
 

@@ -1,4 +1,4 @@
-"""Opening a study: settings are checked when it is made and compared when it is opened again."""
+"""Opening a study: settings are checked when it is created and compared when it is reopened."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Settings(TypedDict):
-    """What a user gave; None is what was not given."""
+    """The settings that a user gave; None if not given."""
 
     space: Space | ConfigurationSpace | Mapping[str, Any] | None
     max_budget: Budget | None
@@ -57,25 +57,27 @@ def open_study(
     brackets: int | None = None,
     keep: str = "newest",
 ) -> Study:
-    """Make a study, or open one that is there.
+    """Create a study, or open an existing one.
 
-    `storage` is the path of a file such as "mlp.study" (beside which a folder "mlp.study.files" is
-    made), or None or ":memory:" for a study that ends with its process.
+    `storage` is the path of a file such as "mlp.study" (with a folder "mlp.study.files" beside it),
+    or None or ":memory:" for a study that ends with its process.
 
-    A new study needs `space` and `max_budget`. Hyperband runs between `min_budget` (1) and
-    `max_budget`, in whatever unit the objective understands, with `eta` (3) times the budget from
-    rung to rung. Where the budgets between them are not whole, `integer_budgets` floors what jobs
-    carry; costs count the exact ones. `seed` (0) decides every draw. A study that is there keeps
-    its settings: one that is given must be the same, and `max_budget`, `width` and `brackets` those
-    of the first run.
+    A new study needs `space` and `max_budget`. Hyperband runs between `min_budget` (default 1) and
+    `max_budget`, in any unit that the objective uses. Each rung has `eta` (default 3) times the
+    budget of the rung below. If both ends are whole numbers, the budgets of jobs are rounded down
+    to whole numbers; `integer_budgets` overrides that. Costs count what jobs carry. `seed` (default
+    0) determines every sample.
 
-    `width` (1) multiplies the number of configs of every bracket. `brackets` limits the study to
-    the first ones: 1 is successive halving. A study can be extended in both directions later.
+    `width` (default 1) multiplies the number of configs of every bracket. `brackets` limits the
+    study to the first ones: 1 is successive halving. Both can be extended later.
 
-    `sampler` says where configs come from: "uniform", one that learns from what was evaluated
-    ("tpe", "forest", "de", "prior"), or one of your own.
+    An existing study keeps its settings: those that are given must be the same, and `max_budget`,
+    `width` and `brackets` are those of the first run.
 
-    `keep` says which checkpoints stay: "newest" of each config, "all", "none", or "top:20".
+    `sampler` is the source of configs: "uniform", a sampler that learns from evaluations ("tpe",
+    "forest", "de", "prior"), or your own.
+
+    `keep` selects the checkpoints to keep: "newest" of each config, "all", "none", or "top:20".
 
     >>> study = open_study(space={"lr": (1e-4, 1e-1, "log")}, max_budget=9)
     >>> while job := study.ask():
@@ -105,7 +107,7 @@ def open_study(
     if opened.path is not None:
         _check_storable(created)
     facts: list[Fact] = [created, started(0, None, schedule)]
-    if opened.lock():  # somebody made it in the meantime
+    if opened.lock():  # another process created it in the meantime
         opened.close()
         return open_study(storage, **given, keep=keep)
     opened.append(facts)
@@ -113,7 +115,7 @@ def open_study(
 
 
 def reopen(storage: Storage) -> Study:
-    """The study of a storage that holds one."""
+    """The study of a storage that contains one."""
     state = state_of(storage)
     _, sampler, _ = make_sampler(state.created.sampler, state.created.chunk)
     source = ConfigSource(state.created, None, sampler)
@@ -140,12 +142,13 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Schedule, Spac
     low, high, eta, seed = given["min_budget"], given["max_budget"], given["eta"], given["seed"]
     if given["space"] is None or high is None:
         name = "space" if given["space"] is None else "max_budget"
-        raise InputError(f"there is no study at {where} yet: give {name} to make one.")
+        raise InputError(f"there is no study at {where} yet: give {name} to create one.")
     low, eta = 1 if low is None else low, 3 if eta is None else eta
     width = 1 if given["width"] is None else check_count("width", given["width"])
     brackets = None if given["brackets"] is None else check_count("brackets", given["brackets"])
-    schedule = Schedule.of(eta, low, high, width, brackets)
-    if given["integer_budgets"] and schedule.unit < 1:
+    whole = _integer_budgets(given["integer_budgets"], low, high)
+    schedule = Schedule.of(eta, low, high, width, brackets, whole)
+    if whole and schedule.unit < 1:
         raise InputError(
             f"integer_budgets would floor the smallest budget, {as_number(schedule.unit)}, to "
             "zero: choose another unit, or a min_budget of 1 or more."
@@ -160,9 +163,10 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Schedule, Spac
         max_budget=read_budget("max_budget", high),
         seed=0 if seed is None else _seed(seed),
         maximize=_switch("maximize", given["maximize"]),
-        integer_budgets=_switch("integer_budgets", given["integer_budgets"]),
+        integer_budgets=whole,
         sampler=name,
         chunk=chunk,
+        whole_costs=whole,
     )
     return created, schedule, space, sampler
 
@@ -190,7 +194,7 @@ def check_same(state: State, given: Settings) -> tuple[Space | None, Sampler]:
     space = Space.of(given["space"])
     difference = Space.described(created.space).difference(space)
     if difference:
-        raise InputError(f"the study was made with another space: {difference}. {_ADVICE}")
+        raise InputError(f"the study was created with another space: {difference}. {_ADVICE}")
     return space, sampler
 
 
@@ -203,7 +207,7 @@ def _compare(name: str, kept: object, given: object) -> None:
         shown = [as_number(each) if isinstance(each, Fraction) else each for each in (kept, given)]
         advice = _EXTEND if name.startswith("first ") else _ADVICE
         raise InputError(
-            f"the study was made with {name} {shown[0]!r}, and {shown[1]!r} is given. {advice}"
+            f"the study was created with {name} {shown[0]!r}, and {shown[1]!r} is given. {advice}"
         )
 
 
@@ -211,6 +215,14 @@ def _seed(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise InputError(f"seed is {shown(seed)}: give a whole number of 0 or more.")
     return int(seed)
+
+
+def _integer_budgets(given: bool | None, low: Budget, high: Budget) -> bool:
+    """Whether jobs carry whole budgets: by default, if both ends are whole."""
+    if given is not None:
+        return _switch("integer_budgets", given)
+    ends = read_budget("min_budget", low), read_budget("max_budget", high)
+    return all(each.denominator == 1 for each in ends)
 
 
 def _switch(name: str, given: bool | None) -> bool:

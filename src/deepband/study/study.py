@@ -136,7 +136,7 @@ class Study:
           this process.
         - `executor`: "dask://host:port" or a Dask client, "ray" or "ray://host:port", or any
           `concurrent.futures.Executor`. `workers` is then the number of concurrent jobs, if the
-          executor does not tell.
+          executor does not report it.
         - `resources`: what each job needs on Dask or Ray, such as {"num_gpus": 1}.
 
         What happens to jobs that fail:
@@ -186,7 +186,7 @@ class Study:
         wait: bool = True,
         first_failures: int | None = None,
     ) -> None:
-        """Optimize, then deepen or widen and optimize again, for as long as `advice` recommends it.
+        """Optimize, then deepen or widen and optimize again, as long as `advice` recommends it.
 
         Give at least one of the first two limits:
 
@@ -324,7 +324,7 @@ class Study:
         """
         from deepband.core.placement import facts_to_add
 
-        check_text("origin", origin, "say in a text where results come from.")
+        check_text("origin", origin, "give a text that says where results come from.")
         session = self.session
         session.lock()
         paired = read_pairs(results, "results are pairs, [(budget, result), ...]")

@@ -1,8 +1,8 @@
-"""A study among threads: every method is carried out as a whole, one after another.
+"""Thread safety of studies: calls from several threads are executed one after another.
 
-A study decides from its state and then changes it. Two threads that did so at once would hand out
-the same job twice, so each call waits for its turn. `optimize`, which may take days, takes a turn
-for each step instead, and whatever never changes takes none.
+A method decides from the state of the study and then changes it. Two threads doing so at the same
+time would get the same job, so each call holds a lock. `optimize`, which may take days, takes the
+lock for each step instead. Attributes that never change need no lock.
 """
 
 from __future__ import annotations

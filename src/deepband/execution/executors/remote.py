@@ -17,7 +17,7 @@ import cloudpickle
 from deepband.core.records import Attempt
 from deepband.errors import StorageError
 from deepband.execution.executors.base import Order
-from deepband.execution.objective import Objective, Task, cannot_hold, perform
+from deepband.execution.objective import Objective, Task, not_started, perform
 from deepband.execution.outbox import SECONDS_BETWEEN_HEARTBEATS, Outbox
 
 
@@ -78,7 +78,7 @@ def _run_shared(objective: Objective, order: RemoteOrder) -> Attempt:
             attempt = perform(objective, order.task, interruptible=False)
             outbox.leave(attempt, order.token)
     except (OSError, StorageError) as error:
-        return cannot_hold(order.task, error)
+        return not_started(order.task, error)
     return attempt
 
 

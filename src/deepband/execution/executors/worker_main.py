@@ -20,7 +20,7 @@ import cloudpickle
 
 from deepband.core.records import Attempt
 from deepband.execution.executors.base import Order
-from deepband.execution.objective import Objective, cannot_hold, perform
+from deepband.execution.objective import Objective, not_started, perform
 from deepband.execution.outbox import Outbox
 from deepband.system.plain_files import create_file
 from deepband.system.process_tree import VARIABLE, descendants, kill_all
@@ -94,7 +94,7 @@ def work(order: Order) -> Attempt | str:
             outbox.leave(attempt, order.token)
         return attempt
     except OSError as error:
-        return cannot_hold(order.task, error)
+        return not_started(order.task, error)
     finally:
         _busy.clear()
 

@@ -25,7 +25,7 @@ NAMES = (
     "feature_names_in_",
     "n_resources_",
 )
-"""The attributes of a search that hold them."""
+"""The results as attributes of a search."""
 
 
 def outcome(rounds: Rounds, X: Any, y: Any, given: dict[str, Any], context: Any) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def select(data: Any, chosen: Any) -> Any:
 
 
 def select_for(estimator: Any, X: Any, chosen: Any) -> Any:
-    """Select samples from X, and the same columns if X holds a kernel or distances."""
+    """Select samples from X, and the same columns if X is a kernel or distance matrix."""
     rows = select(X, chosen)
     if not get_tags(estimator).input_tags.pairwise:
         return rows

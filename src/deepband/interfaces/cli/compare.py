@@ -27,11 +27,11 @@ from deepband.interfaces.cli.group import PATH, main
 )
 @click.option("--max-budget", type=int, default=27, show_default=True, help="9, 27, 81 or 243.")
 @click.option(
-    "--full-runs",
+    "--width",
     type=int,
     default=4,
     show_default=True,
-    help="Budget of each method, in runs of plain Hyperband.",
+    help="Budget of each method: what a study of this width spends.",
 )
 @click.option("--quick", is_flag=True, help="Use two data sets per benchmark only.")
 @click.option(
@@ -49,15 +49,15 @@ def compare(
     instances: str,
     methods: str,
     max_budget: int,
-    full_runs: int,
+    width: int,
     quick: bool,
     smac_python: Path,
 ) -> None:
     """Compare samplers and ways of deepening with each other and with other tools.
 
-    Each method may spend the budget of some full runs, counted in the same way for all. Writes
-    results.parquet, tables.md and curves.png to OUT. If it is interrupted, run it again to resume;
-    methods can be added later.
+    Each method may spend what a study of the given width spends, counted in the same way for all.
+    Writes results.parquet, tables.md and curves.png to OUT. If it is interrupted, run it again to
+    resume; methods can be added later.
 
     By default it runs on synthetic learning curves, which takes about a minute. The published
     figures need YAHPO Gym's data.
@@ -70,7 +70,7 @@ def compare(
         seeds=seeds,
         methods=tuple(name.strip() for name in methods.split(",") if name.strip()),
         max_budget=max_budget,
-        full_runs=full_runs,
+        width=width,
         quick=quick,
         smac_python=smac_python.absolute(),
     )

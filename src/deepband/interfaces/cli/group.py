@@ -106,7 +106,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 def deepening_options(command: Command) -> Command:
     """Add --to and --strategy."""
-    to = click.option("--to", type=BUDGET, help="The new max_budget.  [default: eta times it]")
+    to = click.option(
+        "--to", type=BUDGET, help="The new max_budget.  [default: eta times the current]"
+    )
     strategy = click.option(
         "--strategy",
         type=click.Choice(list(NAMES)),

@@ -65,7 +65,8 @@ def describe_status(status: Status) -> str:
 
 def describe_forecasts(forecasts: Sequence[Forecast]) -> str:
     """How long each run takes, one line per run."""
-    header = [f"with {forecasts[0].workers} workers", "jobs", "time", "busy", "at best", "worth"]
+    columns = ["jobs", "time", "busy", "at least", "worthwhile"]
+    header = [f"with {forecasts[0].workers} workers", *columns]
     return table([header, *map(_forecast_row, forecasts)])
 
 

@@ -81,7 +81,7 @@ class Progress:
         return f"run {status.run}: " + ", ".join(filter(None, [*parts, self._time_left(status)]))
 
     def _time_left(self, status: summary.Status) -> str:
-        if status.run != self._run:  # it was deepened meanwhile
+        if status.run != self._run:  # it was deepened in the meantime
             self._run, self._spent, self._start = status.run, status.spent, time.monotonic()
         spent = float(status.spent - self._spent)
         if not spent or status.done:

@@ -99,9 +99,9 @@ def options_of_runs(command: Command) -> Command:
 @main.command()
 @study_argument
 @options_of_runs
-@click.option("--max-cost", type=float, help="Units of budget to train at most.")
+@click.option("--max-cost", type=float, help="Train at most this many units of budget.")
 @click.option("--ahead", is_flag=True, help="Let idle workers start on the next deepening.")
-@click.option("--ahead-limit", type=float, help="Units of budget to spend ahead at most.")
+@click.option("--ahead-limit", type=float, help="Spend at most this many units of budget ahead.")
 @click.option(
     "--retry-failed", is_flag=True, help="First repeat failures that no promotion depends on."
 )
@@ -184,7 +184,7 @@ def _opened(path: Path, given: dict[str, Any]) -> Iterator[tuple[Study, Objectiv
     named = deepband.open_study(path).session.state.objective if os.path.exists(path) else None
     text = text or named
     if text is None:
-        raise InputError(f"{path} names no objective: give FILE.py:FUNCTION.")
+        raise InputError(f"{path} has no recorded objective: give FILE.py:FUNCTION.")
     say(f"objective {text}" + (f" (was {named})" if named and named != text else ""))
     objective, module = load_objective(text)
     space = getattr(module, "space", None) if space is None else space

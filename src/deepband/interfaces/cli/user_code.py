@@ -42,7 +42,7 @@ def load_space(path: Path) -> Any:
     except (OSError, ValueError) as error:
         raise SpaceError(f"the space file {path} cannot be read: {error}.") from error
     if not isinstance(given, dict):
-        raise SpaceError(f"the space file {path} must hold a JSON object of parameters.")
+        raise SpaceError(f"the space file {path} must contain a JSON object of parameters.")
     if "hyperparameters" in given:
         from ConfigSpace import ConfigurationSpace
 

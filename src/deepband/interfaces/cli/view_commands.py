@@ -26,7 +26,7 @@ from deepband.plots.image_file import FORMATS, save
     help="Another study, for the kind incumbent; may be repeated.",
 )
 def plot(study: Path, kind: str, output: Path | None, others: tuple[Path, ...]) -> None:
-    """Plot a study into a PNG, PDF or SVG file. The suffix of the file decides.
+    """Plot a study to a PNG, PDF or SVG file. The suffix selects the format.
 
     \b
     brackets    which run evaluated which configs, and which were promoted

@@ -1,4 +1,4 @@
-"""The data that the page of a study draws, as values that JSON can hold."""
+"""The data that the page of a study draws, as values that JSON can represent."""
 
 from __future__ import annotations
 

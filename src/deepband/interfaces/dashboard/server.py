@@ -15,7 +15,7 @@ from deepband.errors import DeepbandError, InputError
 ANY = ("0.0.0.0", "::")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 VARIABLE = "DEEPBAND_TOKEN"
-"""The environment variable that holds the token if no option gives it."""
+"""The environment variable with the token, if no option gives one."""
 MIN_LENGTH = 16
 """Characters of a token, at least."""
 

@@ -104,8 +104,8 @@ def _caption(kind: str) -> str:
 
 
 def _image(study: Study, kind: str) -> str | None:
-    """A plot as a data URL, in which a browser runs no scripts; None if it cannot be drawn, so that
-    one plot does not cost the whole report."""
+    """A plot as a data URL, in which a browser runs no scripts; None if it cannot be drawn, because
+    the report should not fail with it."""
     stream = io.BytesIO()
     try:
         write(study, kind, stream, "svg")

@@ -71,7 +71,7 @@ def draw_curves(curves: Curves, place: Path) -> bool:
 
 
 def _panel(ax: Axes, curves: Curves, scenario: str | None, names: Sequence[str]) -> None:
-    spent = np.geomspace(FIRST, curves.full_runs, 60)
+    spent = np.geomspace(FIRST, curves.limit, 60)
     for name in names:
         band = curves.band(name, scenario, spent)
         mean, low, high = (each.clip(*SHOWN) for each in band)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from deepband.research.compare.ledger import FULL_RUNS
 from deepband.research.compare.references import Reference
 from deepband.research.result_files import Columns
 from deepband.research.statistics import Band, Floats
@@ -40,10 +39,10 @@ class Curves:
         self,
         results: Columns,
         references: Mapping[Pair, Reference],
-        full_runs: int = FULL_RUNS,
+        limit: float,
     ) -> None:
-        self.full_runs = full_runs
-        """What each method could spend."""
+        self.limit = limit
+        """What each method could spend, in full runs."""
         self.methods: list[str] = list(dict.fromkeys(results["method"].tolist()))
         pairs = zip(results["scenario"].tolist(), results["instance"].tolist(), strict=True)
         every = list(pairs)

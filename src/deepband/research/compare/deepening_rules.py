@@ -27,7 +27,7 @@ def ranks_differ(study: Study) -> bool:
 
 
 def advised(study: Study) -> bool:
-    """The rule of `optimize(deepen="auto")`."""
+    """The rule of `Study.auto_deepen`."""
     return study.advice().deepen
 
 

@@ -17,8 +17,8 @@ from deepband.research.benchmark import Problem
 from deepband.space.search_space import Space
 
 ETA = 3
-FULL_RUNS = 4
-"""The default budget of a method, in full runs."""
+WIDTH = 4
+"""By default, a method may spend what a study of this width spends."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,14 @@ class Task:
     space: Space
     max_budget: int
 
-    @property
-    def schedule(self) -> Schedule:
-        """The schedule of a full run: plain Hyperband at the right max_budget."""
-        return Schedule.of(ETA, 1, self.max_budget)
+    def schedule(self, width: int = 1) -> Schedule:
+        """The schedule at the right max_budget: by default of a full run, plain Hyperband."""
+        return Schedule.of(ETA, 1, self.max_budget, width)
 
     @property
     def full_run(self) -> float:
         """The cost of a full run, with continued training."""
-        return float(self.schedule.cost_resumed)
+        return float(self.schedule().cost_resumed)
 
     def fidelity(self, budget: float) -> float:
         """Return a budget in units of the benchmark's fidelity."""
@@ -59,10 +58,10 @@ class SpentError(Exception):
 class Ledger:
     """Evaluates configs for a method until its budget is spent."""
 
-    def __init__(self, task: Task, full_runs: float = FULL_RUNS) -> None:
+    def __init__(self, task: Task, width: int = WIDTH) -> None:
         self.task = task
-        self.full_runs = full_runs
-        self.limit = full_runs * task.full_run
+        self.width = width
+        self.limit = float(task.schedule(width).cost_resumed)
         self.spent = 0.0
         self.steps: list[Step] = []
         self._trained: dict[Hashable, float] = {}

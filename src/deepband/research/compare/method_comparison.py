@@ -15,10 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from deepband.core.schedule import Schedule, check_count
 from deepband.errors import InputError, UnknownNameError
 from deepband.research.compare.anytime_plot import draw_curves
 from deepband.research.compare.curves import Curves
-from deepband.research.compare.ledger import ETA, FULL_RUNS, Ledger, Task
+from deepband.research.compare.ledger import ETA, WIDTH, Ledger, Task
 from deepband.research.compare.methods import GUESSES, METHODS, is_builtin, is_installed, play
 from deepband.research.compare.peers import SMAC_PYTHON
 from deepband.research.compare.references import SAMPLE, reference
@@ -63,7 +64,8 @@ class MethodComparison(Experiment[Unit]):
     methods: tuple[str, ...] = ()
     """Empty for all that are installed; on synthetic data, for those of deepband alone."""
     max_budget: int = 27
-    full_runs: int = FULL_RUNS
+    width: int = WIDTH
+    """Every method may spend what a study of this width spends."""
     quick: bool = False
     smac_python: Path = SMAC_PYTHON
 
@@ -73,8 +75,7 @@ class MethodComparison(Experiment[Unit]):
         super().__post_init__()
         if self.max_budget not in {ETA**top for top in range(max(GUESSES), 6)}:
             raise InputError(f"max_budget is {self.max_budget}: give 9, 27, 81 or 243.")
-        if self.full_runs < 1:
-            raise InputError(f"full_runs is {self.full_runs}: give 1 or more.")
+        check_count("width", self.width)
         for name in self.methods:
             if name not in METHODS:
                 raise UnknownNameError("method", name, METHODS)
@@ -93,6 +94,12 @@ class MethodComparison(Experiment[Unit]):
         return tuple(
             name for name in METHODS if name in wanted and is_installed(name, self.smac_python)
         )
+
+    @property
+    def limit(self) -> float:
+        """What a method may spend, in full runs."""
+        one, all_runs = (Schedule.of(ETA, 1, self.max_budget, n) for n in (1, self.width))
+        return float(all_runs.cost_resumed / one.cost_resumed)
 
     @cached_property
     def problems(self) -> list[tuple[str, str]]:
@@ -118,7 +125,7 @@ class MethodComparison(Experiment[Unit]):
             "seeds": self.seeds,
             "eta": ETA,
             "max_budget": self.max_budget,
-            "full_runs": self.full_runs,
+            "width": self.width,
             "sample": SAMPLE,
             "files": {name: digests(read_benchmark(self.data, name).files) for name in names},
             "versions": self.versions("optuna", "scikit-learn"),
@@ -147,7 +154,7 @@ class MethodComparison(Experiment[Unit]):
         )
         write_joined(file, [self.place(out, unit) for units in done.values() for unit in units])
         references = {pair: reference(out, self.data, *pair) for pair in self.problems}
-        curves = Curves(read_columns(file), references, self.full_runs)
+        curves = Curves(read_columns(file), references, self.limit)
         write_whole(tables, self.page(report(curves)))
         made = {
             str(file): f"{len(done)} methods on {len(curves.pairs)} data sets",
@@ -161,7 +168,7 @@ class MethodComparison(Experiment[Unit]):
         """Run a method once on a data set."""
         problem = read_benchmark(self.data, unit.scenario).problem(unit.instance)
         space = read_space(self.data, unit.scenario)
-        ledger = Ledger(Task(problem, space, self.max_budget), self.full_runs)
+        ledger = Ledger(Task(problem, space, self.max_budget), self.width)
         play(unit.method, ledger, seed_of(*unit[:2], seed), self.smac_python)
         return rows_of(ledger, unit, seed)
 
@@ -180,5 +187,5 @@ def rows_of(ledger: Ledger, unit: Unit, seed: int) -> list[Row]:
 
 def seed_of(scenario: str, instance: str, seed: int) -> int:
     """Return the seed of a run: the same for all methods, but another one on each data set, so
-    that the results of data sets are independent. Studies of one run add 1, 2, ... to it."""
+    that the results of data sets are independent."""
     return zlib.crc32(f"{scenario} {instance} {seed}".encode()) // 4

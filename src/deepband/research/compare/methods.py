@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from deepband.research.compare import peers
 from deepband.research.compare.deepening_rules import RULES
@@ -19,7 +19,7 @@ from deepband.research.compare.own_methods import (
     deepen_frugally,
     do_not_deepen,
 )
-from deepband.samplers import SAMPLERS
+from deepband.samplers import SamplerName
 
 Method: TypeAlias = Callable[[Ledger, int], None]
 
@@ -29,7 +29,7 @@ _PACKAGES = {"optuna": "optuna", "tpe": "optuna", "forest": "sklearn", "smac": "
 """What methods need, by the first word of their name."""
 BASE = "uniform"
 """The method that all others are compared with."""
-SAMPLED = tuple(SAMPLERS)
+SAMPLED: tuple[SamplerName, ...] = get_args(SamplerName)
 PEERS = ("random", "optuna-random", "optuna-tpe", "smac")
 ONCE = "once"
 ENDING = (*(f"{ONCE}{ending}" for ending in GUESSES.values()), *RULES)
@@ -50,9 +50,9 @@ def _ours() -> Iterator[tuple[str, Method]]:
         if levels:
             yield f"frugal{ending}", OwnMethod(levels=levels, deepen=deepen_frugally)
     for levels, ending in GUESSES.items():
-        yield f"{ONCE}{ending}", OwnMethod(levels=levels, deepen=do_not_deepen, again=False)
+        yield f"{ONCE}{ending}", OwnMethod(levels=levels, deepen=do_not_deepen, widens=False)
     for name, rule in RULES.items():
-        yield name, OwnMethod(levels=max(GUESSES), deepen=deepen_by_rule(rule), again=False)
+        yield name, OwnMethod(levels=max(GUESSES), deepen=deepen_by_rule(rule), widens=False)
 
 
 OURS: dict[str, Method] = dict(_ours())

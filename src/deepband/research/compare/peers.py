@@ -68,7 +68,7 @@ def _trial(ledger: Ledger, trial: optuna.Trial, study: optuna.Study) -> None:
     import optuna
 
     config = suggested(trial, ledger.task.space)
-    schedule = ledger.task.schedule
+    schedule = ledger.task.schedule()
     accuracy = 0.0
     for budget in schedule.job_budgets(whole=True):
         accuracy = ledger(trial.number, config, budget)
@@ -135,7 +135,7 @@ def _converse(process: subprocess.Popen[str], ledger: Ledger, seed: int) -> None
     task = {
         "space": ledger.task.space.description,
         "max_budget": ledger.task.max_budget,
-        "n_trials": int(ledger.full_runs * ledger.task.schedule.evaluations),
+        "n_trials": ledger.task.schedule(ledger.width).evaluations,
         "seed": seed,
     }
     print(json.dumps(task), file=process.stdin, flush=True)

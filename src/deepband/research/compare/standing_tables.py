@@ -1,4 +1,4 @@
-"""The report of a comparison: regrets after one and all full runs, with tests."""
+"""The report of a comparison: regrets after one full run and at the end, with tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def report(curves: Curves) -> str:
         "intervals over data sets. p is that of Wilcoxon's test on means over seeds, with Holm's "
         "correction within a table.",
     ]
-    for runs in sorted({1, curves.full_runs}):
+    for runs in sorted({1, curves.limit}):
         for title, names in GROUPS.items():
             found = standings(curves, runs, names)
             if found:
@@ -38,10 +38,10 @@ def report(curves: Curves) -> str:
                     _answer(found),
                     _standing_table(found),
                 ]
-    fought = against_peers(curves, curves.full_runs)
+    fought = against_peers(curves, curves.limit)
     if fought:
         parts += [
-            f"### Our samplers against other tools, {_runs(curves.full_runs)} spent",
+            f"### Our samplers against other tools, {_runs(curves.limit)} spent",
             "\n".join(answer_peers(fought)),
             markdown("ours, peer, difference, p, ours is", map(_duel_row, fought)),
         ]
@@ -112,4 +112,4 @@ def _shown(difference: Difference) -> str:
 
 
 def _runs(runs: float) -> str:
-    return "one full run" if runs == 1 else f"{runs:g} full runs"
+    return "one full run" if runs == 1 else f"{runs:.3g} full runs"

@@ -1,8 +1,8 @@
 """Methods along courses of max_budgets, in many studies at once.
 
-IH-HB starts a new study at each max_budget of the course; the three strategies deepen theirs. All
-of them sample the same configs, by (seed, bracket, index). The accuracy of a config on a rung is
-predicted once for all of them, in batches over methods and seeds.
+The baseline starts a new study at each max_budget of the course; the three strategies deepen
+theirs. All of them sample the same configs, by (seed, bracket, index). The accuracy of a config on
+a rung is predicted once for all of them, in batches over methods and seeds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from deepband.space.search_space import Space
 from deepband.study.study import Study
 
 IH: Final = "ih"
-"""Infinite-horizon Hyperband: from scratch with each larger max_budget."""
+"""The baseline: from scratch with each larger max_budget."""
 METHODS = (IH, *STRATEGIES)
 Course: TypeAlias = tuple[Fraction, ...]
 """The max_budgets of a first run and of its deepenings, in order."""
@@ -109,12 +109,21 @@ def _chunks_of(indices: Iterable[int]) -> set[int]:
     return {index // CHUNK for index in indices}
 
 
-class Walk:
-    """A method on a course, with one seed. The first run is plain Hyperband and the same for all
-    methods: IH-HB makes it, and the others continue with a copy."""
+def baseline_name(brackets: int | None) -> str:
+    """Return what the baseline is called: infinite-horizon Hyperband, as in the paper, or the same
+    with successive halving, which is a single bracket."""
+    return "IH-SHA" if brackets == 1 else "IH-HB"
 
-    def __init__(self, draws: Draws, eta: int, course: Course, seed: int) -> None:
+
+class Walk:
+    """A method on a course, with one seed. The first run is the same for all methods: the baseline
+    makes it, and the others continue with a copy."""
+
+    def __init__(
+        self, draws: Draws, eta: int, course: Course, seed: int, brackets: int | None = None
+    ) -> None:
         self.draws, self.eta, self.course, self.seed = draws, eta, course, seed
+        self.brackets = brackets
         self.method: StrategyName | Literal["ih"] = IH
         self.runs: list[RunSummary] = []
         """The runs of earlier studies."""
@@ -136,7 +145,9 @@ class Walk:
             max_budget=self.course[self.step],
             seed=self.seed,
             maximize=True,
+            integer_budgets=False,  # the paper counts exact budgets
             sampler=self.draws,
+            brackets=self.brackets,
         )
 
     @property
@@ -230,14 +241,16 @@ def walk(
     courses: Sequence[Course],
     seeds: Iterable[int],
     every_step: bool,
+    brackets: int | None = None,
 ) -> Iterator[Row]:
     """Run all methods along all courses on one data set. All courses have the same last max_budget.
 
-    Yields one row for the end of each course, or for every step of it.
+    All studies have the first `brackets` brackets only, if it is given. Yields one row for the end
+    of each course, or for every step of it.
     """
     (last,) = {course[-1] for course in courses}
     surrogate = Surrogate(draws, instance, last)
-    walks = [Walk(draws, eta, course, seed) for seed in seeds for course in courses]
+    walks = [Walk(draws, eta, course, seed, brackets) for seed in seeds for course in courses]
     while walks:
         asked = [(each, each.study.ask_all()) for each in walks]
         surrogate.learn((each.seed, jobs) for each, jobs in asked)

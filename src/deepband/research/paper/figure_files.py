@@ -10,7 +10,7 @@ from deepband.core.schedule import Cell
 from deepband.core.strategies import STRATEGIES
 from deepband.errors import DeepbandError
 from deepband.research.paper import figures
-from deepband.research.paper.courses import IH, METHODS
+from deepband.research.paper.courses import IH, METHODS, baseline_name
 from deepband.research.result_files import Columns
 
 if TYPE_CHECKING:
@@ -25,23 +25,28 @@ Budgets: TypeAlias = Mapping[str, list[float]]
 """Total budgets by method."""
 
 
-def draw_all(results: Columns, folder: Path) -> list[Path]:
-    """Draw every figure into a folder; returns the files."""
+def draw_all(results: Columns, folder: Path, brackets: int | None = None) -> list[Path]:
+    """Draw every figure into a folder; returns the files. `brackets` is that of the studies."""
     folder.mkdir(parents=True, exist_ok=True)
     return [
-        place for name, figure in _all_figures(results) for place in _save(figure, folder / name)
+        place
+        for name, figure in _all_figures(results, brackets)
+        for place in _save(figure, folder / name)
     ]
 
 
-def _all_figures(results: Columns) -> Iterator[tuple[str, Figure]]:
-    yield "incumbents", draw_incumbents(figures.incumbents(results))
+def _all_figures(results: Columns, brackets: int | None) -> Iterator[tuple[str, Figure]]:
+    yield "incumbents", draw_incumbents(figures.incumbents(results), baseline_name(brackets))
     yield "budgets", draw_budgets(figures.budgets(results), figures.mean_budgets(results))
-    yield "pulls", draw_pulls()
-    yield "deepening", draw_deepening()
+    if brackets is None:  # these two show all brackets, and do not depend on the results
+        yield "pulls", draw_pulls()
+        yield "deepening", draw_deepening()
 
 
-def draw_incumbents(panels: Mapping[figures.Panel, Mapping[str, figures.Points]]) -> Figure:
-    """Strategies against IH-HB: on the diagonal both found equally good configs."""
+def draw_incumbents(
+    panels: Mapping[figures.Panel, Mapping[str, figures.Points]], baseline: str
+) -> Figure:
+    """Strategies against the baseline: on the diagonal both found equally good configs."""
     figure, axes = _grid(panels)
     for (panel, points), ax in zip(panels.items(), axes, strict=True):
         everything = [value for pairs in points.values() for pair in pairs for value in pair]
@@ -62,7 +67,7 @@ def draw_incumbents(panels: Mapping[figures.Panel, Mapping[str, figures.Points]]
             )
         ax.set(xlim=(low - margin, high + margin), ylim=(low - margin, high + margin))
         ax.set(title=f"{panel[0]}, eta {panel[1]}", aspect="equal")
-        ax.set(xlabel="accuracy of IH-HB", ylabel="accuracy, deepened")
+        ax.set(xlabel=f"accuracy of {baseline}", ylabel="accuracy, deepened")
     axes[0].legend(fontsize="small")
     return figure
 

@@ -32,8 +32,8 @@ Points: TypeAlias = list[tuple[float, float]]
 
 
 def incumbents(results: Columns) -> dict[Panel, dict[str, Points]]:
-    """Accuracies at the last max_budget, IH-HB's and a strategy's: one point per data set, the
-    mean over all seeds; on a scenario with a single data set, one point per seed."""
+    """Accuracies at the last max_budget, the baseline's and a strategy's: one point per data set,
+    the mean over all seeds; on a scenario with a single data set, one point per seed."""
     found: dict[Panel, dict[str, Points]] = {}
     for scenario, eta in groups(results):
         of = {

@@ -18,11 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deepband.core.schedule import as_number, check_eta
+from deepband.core.schedule import as_number, check_count, check_eta
 from deepband.errors import InputError
 from deepband.research.benchmark import Benchmark
 from deepband.research.experiment import Experiment
-from deepband.research.paper.courses import METHODS, Course, Draws, Row, walk
+from deepband.research.paper.courses import METHODS, Course, Draws, Row, baseline_name, walk
 from deepband.research.paper.figure_files import draw_all
 from deepband.research.paper.savings import comparisons, losses
 from deepband.research.paper.summaries import by_benchmark, by_data_set, csv
@@ -73,13 +73,15 @@ def beyond_courses(scenario: str, eta: int) -> list[Course]:
 
 @dataclass(frozen=True, kw_only=True)
 class Replication(Experiment[Unit]):
-    """IH-HB and the three deepening strategies, on the same configs."""
+    """Starting over and the three deepening strategies, on the same configs."""
 
     seeds: int = 30
     scenarios: tuple[str, ...] = ()
     """Empty for all benchmarks of the data."""
     etas: tuple[int, ...] = (2, 3)
     studies: tuple[str, ...] = (PAPER,)
+    brackets: int | None = None
+    """None for all of Hyperband; 1 for successive halving, the view of iSHA."""
 
     row = Row
 
@@ -87,6 +89,8 @@ class Replication(Experiment[Unit]):
         super().__post_init__()
         for eta in self.etas:
             check_eta(eta)
+        if self.brackets is not None:
+            check_count("brackets", self.brackets)
         for name in self.names:
             self.suite.check(name)
             self._check_range(self._benchmark(name))
@@ -106,6 +110,7 @@ class Replication(Experiment[Unit]):
         return {
             "scenarios": {name: self._describe(self._benchmark(name)) for name in self.names},
             "etas": list(self.etas),
+            "brackets": "all" if self.brackets is None else self.brackets,
             "seeds": self.seeds,
             "repl": "seed % 10 + 1",
             "methods": list(METHODS),
@@ -119,8 +124,10 @@ class Replication(Experiment[Unit]):
     def rows(self, unit: Unit) -> list[Row]:
         draws = _draws(self.data, unit.scenario)
         with _collector_off():
-            seeds = range(self.seeds)
-            rows = walk(draws, unit.instance, unit.eta, unit.courses, seeds, unit.every_step)
+            courses, seeds = unit.courses, range(self.seeds)
+            rows = walk(
+                draws, unit.instance, unit.eta, courses, seeds, unit.every_step, self.brackets
+            )
             return sorted(rows, key=_order)
 
     def is_complete(self, unit: Unit, columns: Columns) -> bool:
@@ -137,12 +144,13 @@ class Replication(Experiment[Unit]):
         page = report(
             list(comparisons(results)),
             list(by_benchmark(results)),
-            list(losses(beyond)) if beyond else [],
+            list(losses(beyond, self.brackets)) if beyond else [],
+            baseline_name(self.brackets),
         )
         lines = "".join(f"{line}\n" for line in csv(by_data_set(results)))
         write_whole(out / "tables.md", self.page(page))
         write_whole(out / "data_sets.csv", lines.encode())
-        draw_all(results, out / "figures")
+        draw_all(results, out / "figures", self.brackets)
         made = {FILES[PAPER]: f"{len(results['seed']):,} runs"}
         if beyond:
             made[FILES[BEYOND]] = f"{len(beyond['seed']):,} steps of longer courses"

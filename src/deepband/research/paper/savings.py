@@ -1,8 +1,8 @@
-"""Savings of budget and differences in accuracy, against IH-HB.
+"""Savings of budget and differences in accuracy, against starting over (the baseline).
 
-Accuracies are compared in pairs: a method and IH-HB on the same data set, each by its mean over all
-seeds (on a scenario with a single data set, seed by seed). Data sets, not runs, are the independent
-observations, because the configs of a seed are the same on all data sets.
+Accuracies are compared in pairs: a method and the baseline on the same data set, each by its mean
+over all seeds (on a scenario with a single data set, seed by seed). Data sets, not runs, are the
+independent observations, because the configs of a seed are the same on all data sets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deepband.research.statistics import Difference
 
 
 class Saving(NamedTuple):
-    """Shares of IH-HB's budget that a method saved: the mean, the worst and the best."""
+    """Shares of the baseline's budget that a method saved: the mean, the worst and the best."""
 
     mean: float
     worst: float
@@ -37,7 +37,7 @@ class Saving(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A strategy against IH-HB on all data sets of a scenario with one eta."""
+    """A strategy against the baseline on all data sets of a scenario with one eta."""
 
     scenario: str
     eta: int
@@ -151,8 +151,9 @@ class Lost(NamedTuple):
         return ", ".join(f"{budget:.4g}" for budget in (*steps, self.last))
 
 
-def losses(beyond: Columns) -> Iterator[Lost]:
-    """Return the cost of all courses to the last max_budget, with every method."""
+def losses(beyond: Columns, brackets: int | None = None) -> Iterator[Lost]:
+    """Return the cost of all courses to the last max_budget, with every method; `brackets` is that
+    of the studies."""
     for scenario, eta in groups(beyond):
         last = beyond["max_budget"][(beyond["scenario"] == scenario) & (beyond["eta"] == eta)].max()
         ends = {
@@ -160,7 +161,8 @@ def losses(beyond: Columns) -> Iterator[Lost]:
             for method in (IH, *STRATEGIES)
         }
         courses = sorted({*zip(ends[IH]["first_budget"], ends[IH]["runs"], strict=True)})
-        fresh = Schedule.of(eta, 1, Fraction(float(last)).limit_denominator(10**6))
+        highest = Fraction(float(last)).limit_denominator(10**6)
+        fresh = Schedule.of(eta, 1, highest, brackets=brackets)
         for first, runs in courses:
             rerun = _where(ends[IH], first_budget=first, runs=runs)
             for method, end in ends.items():

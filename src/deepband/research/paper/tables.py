@@ -14,15 +14,18 @@ from deepband.research.statistics import NEGLIGIBLE
 
 
 def report(
-    compared: Sequence[Comparison], summaries: Sequence[Summary], lost: Sequence[Lost] = ()
+    compared: Sequence[Comparison],
+    summaries: Sequence[Summary],
+    lost: Sequence[Lost] = (),
+    baseline: str = "IH-HB",
 ) -> str:
     """Return all answers and tables as Markdown."""
     parts = [
         "### RQ1: is the quality of the returned configs retained?",
-        _bullets(answer_quality(compared)),
+        _bullets(answer_quality(compared, baseline)),
         markdown(QUALITY, map(_quality_row, compared)),
         "### RQ2: how much effort is saved?",
-        _bullets(answer_effort(compared)),
+        _bullets(answer_effort(compared, baseline)),
         markdown(EFFORT, map(_effort_row, compared)),
         "If training continues from the rung below, for both methods:",
         markdown(EFFORT, map(_resumed_effort_row, compared)),
@@ -63,13 +66,13 @@ def _bullets(answers: Iterable[str]) -> str:
     return "\n".join(fill(answer, WIDTH, subsequent_indent="  ") for answer in answers)
 
 
-def answer_quality(compared: Sequence[Comparison]) -> Iterator[str]:
+def answer_quality(compared: Sequence[Comparison], baseline: str) -> Iterator[str]:
     """RQ1, one line per strategy."""
     for method in STRATEGIES:
         ours = [each for each in compared if each.method == method]
         if all(each.same == 1 for each in ours):
             runs = sum(each.runs for each in ours)
-            yield f"- `{method}`: the same accuracy as IH-HB in each of {runs:,} runs."
+            yield f"- `{method}`: the same accuracy as {baseline} in each of {runs:,} runs."
             continue
         poorest, richest = (pick(ours, key=lambda each: each.top.mean) for pick in (min, max))
         kept = sum(each.top.negligible for each in ours)
@@ -84,7 +87,7 @@ def _mean_of(each: Comparison) -> str:
     return f"{each.top.mean:+z.5f} ({each.scenario}, eta {each.eta})"
 
 
-def answer_effort(compared: Sequence[Comparison]) -> Iterator[str]:
+def answer_effort(compared: Sequence[Comparison], baseline: str) -> Iterator[str]:
     """RQ2, one line per strategy and eta."""
     for eta in sorted({each.eta for each in compared}):
         for method in STRATEGIES:
@@ -93,7 +96,7 @@ def answer_effort(compared: Sequence[Comparison]) -> Iterator[str]:
             mean = sum(each.saving.mean * each.runs for each in ours) / runs
             of_means = [each.saving_of_means for each in ours]
             yield (
-                f"- eta {eta}, `{method}`: saves {mean:z.1%} of IH-HB's budget on average; "
+                f"- eta {eta}, `{method}`: saves {mean:z.1%} of {baseline}'s budget on average; "
                 f"data-set means {_extremes(of_means)}, single runs (of {runs:,}) "
                 f"{_extremes([each.saving for each in ours])}."
             )

@@ -22,7 +22,7 @@ export function drawIncumbent(overview) {
     x: "budget spent by all runs",
     y: `best ${overview.maximize ? "value" : "loss"} on any budget`,
     caption: "Solid: each evaluation costs its whole budget. Dashed: training continues from the rung below.",
-    summary: found.steps.length ? `The best is ${shown(found.steps.at(-1)[2])} after ${shown(found.spent)}.` : "",
+    summary: found.steps.length ? `The best on any budget is ${shown(found.steps.at(-1)[2])} after ${shown(found.spent)}.` : "",
   });
 }
 
