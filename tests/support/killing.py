@@ -75,7 +75,7 @@ class Mode:
 TRUSTED = {"first_failures": 0}
 """A failure is recorded at once, even the first of a call."""
 FILLED: tuple[tuple[StrategyName, int], ...] = (("frugal", 81), ("preserving", 81))
-AUTOMATIC = {**TRUSTED, "max_budget_limit": 81}
+AUTOMATIC = {**TRUSTED, "max_cost": 3000, "max_budget_limit": 81}
 
 MODES = {
     "plain": Mode(FILLED, 27),

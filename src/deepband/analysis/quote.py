@@ -137,9 +137,9 @@ class Quote:
                 ("  in all", f"{_span(low, high)}, {_percent(price.of_scratch)} {scratch}")
             )
         if self.seconds is not None and self.seconds[1] >= WORTH_SHOWING:
-            low, high = map(duration, self.seconds)
-            time = low if low == high else f"{low} to {high}"
-            lines.append(("time", f"about {time} with one worker, as measured so far"))
+            times = dict.fromkeys(map(duration, self.seconds))
+            text = f"about {' to '.join(times)} with one worker, as measured so far"
+            lines.append(("time", text))
         if self.unfinished:
             text = f"{self.unfinished} jobs of the current run are open"
             lines.append(("unfinished", f"{text}: extend with unfinished=True, or finish it"))

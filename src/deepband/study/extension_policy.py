@@ -89,7 +89,7 @@ class Automatic:
         If the advised step would exceed a limit, the other one is taken if that pays, too.
         """
         advice = advise(state)
-        refusals = []
+        refusals: list[str] = []
         for step in _paying(advice):
             extension, refusal = self._offer(state, step, advice.quotes)
             if extension is not None:
