@@ -1,7 +1,8 @@
-"""Puts the tables and figures of a whole study into docs/explanation/paper.md.
+"""Puts the tables and figures of both views of the study into docs/explanation/paper.md.
 
 deepband paper --data yahpo_data --out results --beyond
-python docs/make_paper.py results
+deepband paper --data yahpo_data --out results-isha --isha
+python docs/make_paper.py results results-isha
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ from pathlib import Path
 
 PAGE = Path(__file__).parent / "explanation" / "paper.md"
 FIGURES = Path(__file__).with_name("paper")
-BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
+HYPERBAND, HALVING = "measured", "measured with --isha"
 
 
-def with_tables(page: str, tables: str) -> str:
-    """Return the page with these tables between its two marks."""
-    assert page.count(BEGIN) == page.count(END) == 1, f"the page needs one mark {BEGIN}"
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{tables}\n{END}{after}"
+def with_tables(page: str, tables: str, mark: str = HYPERBAND) -> str:
+    """Return the page with these tables between the two comments that have this mark."""
+    begin, end = f"<!-- {mark}: begin -->\n", f"<!-- {mark}: end -->\n"
+    assert page.count(begin) == page.count(end) == 1, f"the page needs one mark {begin}"
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{tables}\n{end}{after}"
 
 
-def main(results: Path) -> None:
-    PAGE.write_text(with_tables(PAGE.read_text(), (results / "tables.md").read_text()))
+def main(results: Path, isha: Path) -> None:
+    page = with_tables(PAGE.read_text(), (results / "tables.md").read_text())
+    PAGE.write_text(with_tables(page, (isha / "tables.md").read_text(), HALVING))
     FIGURES.mkdir(exist_ok=True)
     for figure in sorted((results / "figures").glob("*.png")):
         shutil.copy(figure, FIGURES / figure.name)
@@ -32,4 +35,4 @@ def main(results: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(*map(Path, sys.argv[1:]))
