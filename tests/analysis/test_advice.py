@@ -85,7 +85,7 @@ def test_a_best_that_began_on_the_top_rung_pays_deeper_if_others_gained() -> Non
     assert "started on the top rung" in advice.deepening.reason
     flat = finished(lambda job: -rank(job) if job.bracket == 3 else rank(job)).advice()
     assert (flat.judged, flat.deepening.pays) == (None, False)
-    assert flat.deepening.reason == "no config gained more than the noise on the top rung"
+    assert flat.deepening.reason == "no config gained anything on the top rung"
 
 
 def test_too_few_to_tell() -> None:

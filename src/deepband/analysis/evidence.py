@@ -86,8 +86,8 @@ def decide(
 
 def _decide_by_others(found: Evidence) -> tuple[bool, str]:
     """The decision if the best config by far started on the top rung."""
-    if (found.largest_gain or 0.0) <= found.noise and not found.exchanges:
-        return False, "no config gained more than the noise on the top rung"
+    if (found.largest_gain or 0.0) <= 0 and not found.exchanges:
+        return False, "no config gained anything on the top rung"
     return True, "the best config started on the top rung, so its improvement is unknown"
 
 
