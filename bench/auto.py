@@ -1,5 +1,6 @@
-"""Automatic deepening against every fixed max_budget and against PASHA's rule, on YAHPO Gym's
-surrogates: what it spends, what it finds, and how its threshold was chosen.
+"""The rule for deepening alone against every fixed max_budget and against PASHA's rule, on YAHPO
+Gym's surrogates: what it spends, what it finds, and how its threshold was chosen. `deepband
+compare` measures the advice as a whole, with widening.
 
     python bench/auto.py                 if $YAHPO_DATA is a clone of yahpo_data
     python bench/auto.py 20 3            with 20 seeds, beginning eta^3 below the surrogate's top
@@ -34,7 +35,7 @@ import numpy as np
 
 import deepband
 from deepband import Advice, Study
-from deepband.analysis.advice import FEWEST, LEAST_GAIN, decide, look
+from deepband.analysis.evidence import FEWEST, LEAST_GAIN, decide, look
 from deepband.analysis.gains import Losses, losses_by_rung, noise
 from deepband.research.benchmark import Problem
 from deepband.research.paper.courses import Draws
@@ -83,7 +84,7 @@ def _ranked(places: list[tuple[int, int]], losses: Losses) -> list[tuple[int, in
 
 
 RULES: dict[str, Rule] = {
-    "advice": lambda advice, study: advice.deepen,
+    "advice": lambda advice, study: advice.deepening.pays,
     "pasha": pasha,
     "always": lambda advice, study: True,
     **{f"gain > {threshold}": least_gain(threshold) for threshold in THRESHOLDS},

@@ -1,4 +1,4 @@
-"""Whether deepening pays: the rule by hand-made cases, and its laws."""
+"""Whether deepening pays: the rule by constructed cases, and the laws of advice."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from advised import finished, rank
 from cases import Case, cases, play
 from deepband import Job, UnfinishedError
 from deepband.analysis import gains
-from deepband.analysis.advice import LEAST_GAIN, advise
+from deepband.analysis.advice import advise
+from deepband.analysis.evidence import LEAST_GAIN
 from deepband.core.evaluations import best_evaluation
 from deepband.core.state import State
 from driving import finish, noisy, open_study
 
 
-def test_flat_curves_say_stay() -> None:
+def test_flat_curves_do_not_pay() -> None:
     advice = finished(rank).advice()
-    assert not advice.deepen
-    assert advice.reason == "the best config gained nothing on the top rung"
+    assert not advice.deepening.pays
+    assert advice.deepening.reason == "the best config gained nothing on the top rung"
     assert (advice.judged, advice.gain, advice.exchanges) == ((0, 0), 0.0, 0)
     assert [each.incumbent for each in advice.gains] == [0.0, 0.0, 0.0]
     assert (advice.best_budget, advice.best_gain) == (27, 0.0)
@@ -32,13 +33,13 @@ def test_flat_curves_say_stay() -> None:
     assert advice.agreement.tau == 1.0
 
 
-def test_curves_that_still_fall_say_deepen() -> None:
+def test_curves_that_still_fall_pay_deeper() -> None:
     advice = finished(lambda job: rank(job) - 5.0 * job.rung).advice()
-    assert advice.deepen
+    assert advice.deepening.pays
     assert advice.gain == 5.0
     assert [each.promoted for each in advice.gains] == [5.0, 5.0, 5.0]
     assert (advice.best_budget, advice.best_gain) == (27, 5.0)
-    assert advice.reason.startswith("the best config still gained")
+    assert advice.deepening.reason.startswith("the best config still gained")
 
 
 @pytest.mark.parametrize(("share", "deepen"), [(0.9 * LEAST_GAIN, False), (2 * LEAST_GAIN, True)])
@@ -47,18 +48,20 @@ def test_a_gain_counts_by_its_share_of_the_spread(share: float, deepen: bool) ->
     assert flat.spread is not None
     step = share * flat.spread
     advice = finished(lambda job: rank(job) - step * (job.rung == 3)).advice()
-    assert advice.deepen is deepen
-    assert (f"only {100 * share / (1 + share):.2g} % of the spread" in advice.reason) is not deepen
+    assert advice.deepening.pays is deepen
+    assert (
+        f"only {100 * share / (1 + share):.2g} % of the spread" in advice.deepening.reason
+    ) is not deepen
 
 
-def test_curves_that_rise_say_stay() -> None:
+def test_curves_that_rise_do_not_pay() -> None:
     advice = finished(lambda job: rank(job) + 5.0 * job.rung).advice()
-    assert not advice.deepen
+    assert not advice.deepening.pays
     assert advice.gain == -5.0
     assert (advice.best_budget, advice.best_gain) == (27, -5.0)
 
 
-def test_ranks_that_differ_say_deepen() -> None:
+def test_ranks_that_differ_pay_deeper() -> None:
     """The second best on the top rung was the best below; no config improves."""
 
     def overtaken(job: Job) -> float:
@@ -66,46 +69,52 @@ def test_ranks_that_differ_say_deepen() -> None:
         return 15.0 if first and job.rung == 3 else rank(job)
 
     advice = finished(overtaken).advice()
-    assert advice.deepen
+    assert advice.deepening.pays
     assert advice.judged == (1, 0)
     assert advice.exchanges == 1
-    assert advice.reason == "the two top rungs rank configs differently"
+    assert advice.deepening.reason == "the two top rungs rank configs differently"
 
 
-def test_a_best_that_began_on_the_top_rung_says_deepen() -> None:
-    advice = finished(lambda job: -rank(job) if job.bracket == 3 else rank(job)).advice()
-    assert advice.deepen
+def test_a_best_that_began_on_the_top_rung_pays_deeper_if_others_gained() -> None:
+    def started_on_top(job: Job) -> float:
+        return -100.0 - job.index if job.bracket == 3 else rank(job) - job.rung
+
+    advice = finished(started_on_top).advice()
+    assert advice.deepening.pays
     assert (advice.judged, advice.gain) == (None, None)
-    assert "started on the top rung" in advice.reason
+    assert "started on the top rung" in advice.deepening.reason
+    flat = finished(lambda job: -rank(job) if job.bracket == 3 else rank(job)).advice()
+    assert (flat.judged, flat.deepening.pays) == (None, False)
+    assert flat.deepening.reason == "no config gained anything on the top rung"
 
 
 def test_too_few_to_tell() -> None:
     one_rung = finished(rank, max_budget=1).advice()
-    assert one_rung.deepen
+    assert one_rung.deepening.pays
     assert (one_rung.agreement, one_rung.spread, one_rung.gains) == (None, None, ())
     one_config = finished(rank, max_budget=3).advice()
-    assert one_config.deepen
+    assert one_config.deepening.pays
     assert one_config.gains[-1].configs == 1
-    assert one_config.reason == "too few configs are on both top rungs to tell"
+    assert one_config.deepening.reason == "too few configs are on both top rungs to tell"
 
 
 @pytest.mark.parametrize("bad", [RuntimeError("failed"), math.inf, math.nan, 1e200])
-def test_a_top_rung_without_losses_says_stay(bad: object) -> None:
+def test_a_top_rung_without_losses_does_not_pay(bad: object) -> None:
     study = finished(lambda job: bad if job.rung == 3 else rank(job))
     advice = study.advice()
-    assert not advice.deepen
-    assert advice.reason == "no config has a finite loss on the top rung"
+    assert not advice.deepening.pays
+    assert advice.deepening.reason == "no config has a finite loss on the top rung"
     assert advice.gains[-1].incumbent is None
     assert advice.best_budget == 9
     nothing = finished(lambda job: bad).advice()
-    assert not nothing.deepen
+    assert not nothing.deepening.pays
     assert nothing.best_budget is None
-    assert "stay at 27" in str(nothing)
+    assert "stop at 27" in str(nothing)
 
 
 def test_failures_say_nothing_about_gains() -> None:
     advice = finished(lambda job: math.inf if job.index == 1 else rank(job)).advice()
-    assert not advice.deepen
+    assert not advice.deepening.pays
     assert advice.noise == 0.0
 
 
@@ -131,8 +140,8 @@ def test_most_evaluations_on_top_failed(fine: int, reason: str) -> None:
         return RuntimeError("too large") if fails else rank(job)
 
     advice = finished(train).advice()
-    assert advice.reason.startswith(reason)
-    assert advice.deepen is (fine == 4)
+    assert advice.deepening.reason.startswith(reason)
+    assert advice.deepening.pays is (fine == 4)
 
 
 def test_one_config_is_enough_after_a_frugal_deepening() -> None:
@@ -143,10 +152,10 @@ def test_one_config_is_enough_after_a_frugal_deepening() -> None:
     finish(study, rank)
     advice = study.advice()
     assert advice.gains[-1].configs == 1
-    assert advice.reason == "the best config gained nothing on the top rung"
+    assert advice.deepening.reason == "the best config gained nothing on the top rung"
     study.deepen("frugal")
     finish(study, lambda job: -50.0)
-    assert study.advice().reason.startswith("the best config still gained")
+    assert study.advice().deepening.reason.startswith("the best config still gained")
 
 
 @given(cases())
@@ -163,7 +172,7 @@ def test_the_best_of_all_is_that_of_the_study(case: Case) -> None:
 
 def test_ties_are_no_exchange() -> None:
     advice = finished(lambda job: 1.0).advice()
-    assert not advice.deepen
+    assert not advice.deepening.pays
     assert advice.agreement is not None
     assert advice.agreement.tau is None
     assert (advice.spread, advice.exchanges) == (0.0, 0)
@@ -198,7 +207,7 @@ def test_exchanges_within_the_noise_do_not_count() -> None:
     assert gains.exchanges(low, high, 1.0) == 0
 
 
-def test_nothing_but_noise_says_stay() -> None:
+def test_nothing_but_noise_does_not_pay() -> None:
     """Two configs change places on every rung, and the better one gains no more than that."""
 
     def trembling(job: Job) -> float:
@@ -206,9 +215,11 @@ def test_nothing_but_noise_says_stay() -> None:
         return float((job.bracket + job.rung) % 2) if first else 100.0 + rank(job)
 
     advice = finished(trembling, eta=2, max_budget=16).advice()
-    assert not advice.deepen
+    assert not advice.deepening.pays
     assert (advice.gain, advice.noise, advice.crossings, advice.exchanges) == (1.0, 1.0, 1, 0)
-    assert advice.reason == "the best config gained no more than the noise on the top rung"
+    assert (
+        advice.deepening.reason == "the best config gained no more than the noise on the top rung"
+    )
 
 
 def test_advice_needs_a_finished_run() -> None:
@@ -250,7 +261,7 @@ def test_another_unit_or_zero_of_the_loss_changes_no_decision(
         return scale * loss + shift if isinstance(loss, float) else loss
 
     one, other = finished(objective).advice(), finished(moved).advice()
-    assert (one.deepen, one.exchanges, one.judged) == (other.deepen, other.exchanges, other.judged)
+    assert (one.step, one.exchanges, one.judged) == (other.step, other.exchanges, other.judged)
     assert other.noise == scale * one.noise
     assert (other.gain is None) == (one.gain is None)
     assert other.gain is None or one.gain is None or other.gain == scale * one.gain

@@ -13,21 +13,29 @@ from driving import finish
 def test_advice_contains_the_prices() -> None:
     study = finished(rank)
     advice = study.advice()
-    assert [each.strategy for each in advice.quotes] == list(NAMES)
+    assert [each.strategy for each in advice.quotes] == [*NAMES, *NAMES[:3]]
     assert advice.quotes[1] == study.quote("preserving")
+    assert advice.quotes[-1] == study.quote("efficient", width=2)
     study.deepen("frugal")
     finish(study, rank)
-    assert [each.fills for each in study.advice().quotes] == [True] * 3 + [False] * 4
+    assert [each.fills for each in study.advice().quotes] == [True] * 3 + [False] * 7
 
 
 def test_advice_as_text_and_html() -> None:
     advice = finished(rank).advice()
     text = str(advice)
-    assert text.startswith("stay at 27: the best config gained nothing on the top rung\n")
-    for piece in ("Kendall's tau 1.00", "0 pairs beyond the noise", "9 to 27", "frugal, "):
+    assert text.startswith("widen at 27: 49 more configs are expected to gain 62 % of the spread\n")
+    for piece in (
+        "Kendall's tau 1.00",
+        "0 pairs beyond the noise",
+        "9 to 27",
+        "frugal, ",
+        "width 2",
+        "same cost",
+    ):
         assert piece in text
     html = advice._repr_html_()
-    assert html.startswith("<table><caption>stay at 27")
+    assert html.startswith("<table><caption>widen at 27")
     assert "Kendall&#x27;s tau" in html
 
 
@@ -59,4 +67,4 @@ def test_shares_of_the_spread(times: float, shown: str) -> None:
     assert flat.spread is not None
     step = times * flat.spread
     advice = finished(lambda job: rank(job) - step * (job.rung == 3)).advice()
-    assert f"gained {shown} of the spread" in advice.reason
+    assert f"gained {shown} of the spread" in advice.deepening.reason

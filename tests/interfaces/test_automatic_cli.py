@@ -1,4 +1,4 @@
-"""`deepband run --deepen auto` and `deepband advice`: what they do, and what they say."""
+"""`deepband auto-extend` and `deepband advice`: what they do, and what they say."""
 
 from __future__ import annotations
 
@@ -35,22 +35,25 @@ def said(command: str, *arguments: str) -> str:
 
 def test_the_command_line() -> None:
     call = CliRunner().invoke
-    run = ["auto-deepen", *GIVEN]
+    run = ["auto-extend", *GIVEN]
     refused = call(main, run)
     assert refused.exit_code == 2
-    assert "give max_budget_limit" in refused.output
-    done = call(main, [*run, "--max-budget-limit", "729", "--strategy", "efficient"])
+    assert "give max_cost" in refused.output
+    done = call(main, [*run, "--max-cost", "3000", "--strategy", "efficient"])
     assert done.exit_code == 0
     assert "run 2, max_budget 81: done" in done.output
-    assert "\nstay at 81: the best config gained nothing on the top rung\n" in done.output
+    assert "\nstop at 81: the best config gained nothing on the top rung, and " in done.output
     assert "deepband advice a.study" in done.output
 
     told = call(main, ["advice", "a.study"])
     assert told.exit_code == 0
-    assert told.output.startswith("stay at 81: the best config gained nothing on the top rung\n")
+    assert told.output.startswith(
+        "stop at 81: the best config gained nothing on the top rung, and "
+    )
     found = json.loads(call(main, ["advice", "a.study", "--json"]).output)
-    assert found["deepen"] is False
-    assert [each["strategy"] for each in found["quotes"]] == list(NAMES)
+    assert found["step"] == "stop"
+    assert found["widening"]["pays"] is False
+    assert [each["strategy"] for each in found["quotes"]] == [*NAMES, *NAMES[:3]]
     assert found["gains"][-1]["budgets"] == [27, 81]
 
     missing = call(main, ["advice", "b.study"])
@@ -62,21 +65,22 @@ def test_the_command_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "limit", "why"),
+    ("limits", "why"),
     [
-        ("--max-budget-limit", "20", "; but 27 exceeds max_budget_limit 20"),
-        ("--max-cost", "100", "; but all runs up to 27 may cost 450: max_cost is 100"),
+        ("--max-cost 9999 --max-budget-limit 20", "; but 27 exceeds max_budget_limit 20"),
+        ("--max-cost 100", "; but all runs up to 27 may cost 450: max_cost is 100"),
+        ("--max-hours 1e-12 --workers 1", " h: max_hours is 1e-12"),
     ],
 )
-def test_it_says_which_limit_held(name: str, limit: str, why: str) -> None:
-    output = said("auto-deepen", name, limit)
+def test_it_says_which_limit_held(limits: str, why: str) -> None:
+    output = said("auto-extend", *limits.split())
     assert "\ndeepen at 9: the best config still gained " in output
     assert f"{why}\n" in output
 
 
 def test_the_end_of_time_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a run, or just when one is done."""
-    automatic = ("auto-deepen", "--max-cost", "5000")
+    automatic = ("auto-extend", "--max-cost", "5000")
     within = said(*automatic, "--max-seconds", "0")
     assert (
         "run 0, max_budget 9: stopped at --max-seconds; run the command again to resume" in within

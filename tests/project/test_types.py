@@ -21,7 +21,7 @@ import deepband
 study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9, sampler="forrest")
 study.deepen("preservin")
 study.quote("eficient")
-study.auto_deepen(max, strategy="frugl", max_cost=9)
+study.auto_extend(max, strategy="frugl", max_cost=9)
 deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9, sampler="forest")
 study.deepen("preserving")
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ from deepband.interfaces.cli import main
 from deepband.research.compare import methods
 from deepband.research.compare.anytime_plot import draw_curves, panels
 from deepband.research.compare.curves import Curves
-from deepband.research.compare.deepening_rules import RULES, ranks_differ
+from deepband.research.compare.equal_cost import equal_cost_report, matches
+from deepband.research.compare.extension_rules import RULES, ranks_differ
 from deepband.research.compare.ledger import Ledger, SpentError, Task
 from deepband.research.compare.method_comparison import MethodComparison, seed_of
 from deepband.research.compare.methods import METHODS, PEERS, RIGHT, SMALL, play
 from deepband.research.compare.own_methods import (
-    deepen_by_rule,
     deepen_preserving,
+    extend_by_rule,
 )
 from deepband.research.compare.peers import SMAC_PYTHON, suggested
 from deepband.research.compare.references import Reference
@@ -38,6 +40,7 @@ from deepband.research.suites import read_benchmark
 from deepband.research.yahpo_instances import INSTANCES, REPORTING, TUNING
 from deepband.samplers import SAMPLERS, Uniform
 from deepband.space.search_space import Space
+from deepband.study.extension_policy import Automatic, Extension
 from surrogates import data, needs_published_data, published_data
 
 ROOT = Path(__file__).parents[2]
@@ -101,7 +104,7 @@ def test_the_incumbent_is_the_best_on_the_largest_budget() -> None:
             seen = configs[: number + 1]
             found = [task().problem(each, task().fidelity(budget)) for each in seen]
             best = max(range(len(found)), key=found.__getitem__)
-            assert ledger.steps[-1][1:] == (budget, configs[best])
+            assert ledger.steps[-1][1:] == (budget, configs[best], found[best])
 
 
 def test_a_full_run_costs_one() -> None:
@@ -125,7 +128,7 @@ def test_a_method_spends_what_it_may_and_is_the_same_again(name: str) -> None:
     assert first.steps == again.steps
     budgets = [step.budget for step in first.steps]
     assert budgets == sorted(budgets)
-    assert budgets[-1] == 9 or name.startswith(methods.ENDING)
+    assert budgets[-1] == 9 or name.startswith((*methods.ENDING, "wider"))
     if name not in methods.ENDING:
         assert 0.95 * first.limit <= first.spent <= first.limit
 
@@ -192,20 +195,35 @@ def test_pasha_goes_deeper_where_nobody_is_ranked() -> None:
     assert ranks_differ(study)
 
 
-@pytest.mark.parametrize(("falls", "deeper"), [(1, True), (0, False)])
-def test_auto_goes_by_the_advice(falls: int, deeper: bool) -> None:
-    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=27, seed=0)
+def limits(max_cost: int = 10_000, max_budget: int = 27) -> Automatic:
+    return Automatic("preserving", Fraction(max_cost), None, Fraction(max_budget))
+
+
+@pytest.mark.parametrize("falls", [1, 0])
+def test_auto_goes_by_the_advice(falls: int) -> None:
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9, seed=0)
     study.optimize(lambda config, budget: config["x"] + falls / budget)
-    assert RULES["auto"](study) is study.advice().deepen is deeper
+    step = RULES["auto"](study, limits())
+    assert step == limits().decide(study.session.state)[0]
+    assert (step is not None and step.max_budget == 27) == (study.advice().step == "deepen")
+
+
+def test_pasha_ends_at_the_right_max_budget() -> None:
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=1)
+    study.optimize(lambda config, budget: config["x"])
+    assert RULES["pasha"](study, limits(max_budget=3)) == Extension("preserving", Fraction(3))
+    assert RULES["pasha"](study, limits(max_budget=2)) is None
 
 
 def test_a_rule_is_a_method() -> None:
-    """It is asked after each run below the right max_budget, and obeyed."""
+    """It is asked after each run, and obeyed."""
     asked = []
 
-    def rule(study: deepband.Study) -> bool:
-        asked.append(study.max_budget)
-        return study.max_budget < 9
+    def rule(study: deepband.Study, limits: Automatic) -> Extension | None:
+        asked.append((study.max_budget, study.width))
+        if study.max_budget == 3:
+            return Extension("preserving", Fraction(9))
+        return Extension("efficient", width=2) if study.width == 1 else None
 
     study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=3)
 
@@ -213,10 +231,19 @@ def test_a_rule_is_a_method() -> None:
         study.optimize(lambda config, budget: config["x"])
 
     run(study)
-    deepen_by_rule(rule)(study, 2, run)
-    assert (asked, study.max_budget) == ([3, 9], 9)
+    extend_by_rule(study, rule, limits(), run)
+    assert asked == [(3, 1), (9, 1), (9, 2)]
     deepen_preserving(study, 1, run)
     assert (study.max_budget, study.done) == (27, True)
+
+
+@pytest.mark.parametrize("name", ["auto", "wider-9"])
+def test_methods_that_widen_spend_no_more_than_they_may(name: str) -> None:
+    ledger = Ledger(task("lcbench"), 1)
+    play(name, ledger, 0)
+    assert 0 < ledger.spent <= ledger.limit
+    assert name == "auto" or ledger.steps[-1].budget == 3
+    assert all(0 <= step.accuracy <= 1 for step in ledger.steps)
 
 
 @pytest.mark.parametrize("scenario", TUNING)
@@ -244,13 +271,13 @@ def made_results(**curves: Mapping[float, float]) -> dict[str, Any]:
     """Methods with the accuracies that they reach by what they spend; on data set "b" a tenth
     less, with the second seed a hundredth more."""
     rows = [
-        ("lcbench", instance, name.replace("_", "-"), seed, spent, 27.0, accuracy - less + more)
-        for name, points in curves.items()
+        ("lcbench", instance, name, seed, spent, 27.0, accuracy - less + more, 0.5)
+        for name, points in ((name.replace("_", "-"), of) for name, of in curves.items())
         for instance, less in (("a", 0.0), ("b", 0.1))
         for seed, more in ((0, 0.0), (1, 0.01))
         for spent, accuracy in points.items()
     ]
-    names = ("scenario", "instance", "method", "seed", "spent", "budget", "accuracy")
+    names = ("scenario", "instance", "method", "seed", "spent", "budget", "accuracy", "trained")
     return {
         name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)
     }
@@ -323,6 +350,22 @@ def test_where_to_end() -> None:
     assert endings(made(**rules)) == []
 
 
+def test_the_advice_is_compared_at_equal_cost() -> None:
+    """The advice spends 0.5 everywhere; another method may still be in the middle of a run."""
+    deeper, wider = {0.1: 0.6, 0.6: 0.85}, {0.1: 0.6, 0.4: 0.7}
+    curves = made(auto={0.5: 0.8}, uniform_9=deeper, wider_9=wider)
+    first, second = matches(curves)
+    assert (first.other, second.other) == ("always deeper", "always wider")
+    assert first.regret == pytest.approx(curves.at("uniform-9", 0.5).mean())
+    assert first.difference.mean == pytest.approx(-(0.2 / 0.4 + 0.2 / 0.5) / 2)
+    assert second.difference.mean == pytest.approx(-(0.1 / 0.4 + 0.1 / 0.5) / 2)
+    assert second.average == pytest.approx(second.regret)
+    page = equal_cost_report(curves, curves)
+    assert page.count("| always wider |") == 2
+    assert "spends 0.500 full runs" in page
+    assert equal_cost_report(made(), made()) == ""
+
+
 def test_the_page_says_where_a_peer_is_better() -> None:
     rng = np.random.default_rng(0)
     results = {name: [] for name in made_results(uniform={1: 0.5})}  # type: dict[str, list[Any]]
@@ -330,10 +373,12 @@ def test_the_page_says_where_a_peer_is_better() -> None:
     for number in range(12):
         scales["lcbench", str(number)] = Reference(0.5, 0.9)
         for name, accuracy in (("uniform", 0.7), ("tpe", 0.75), ("smac", 0.8)):
-            row = ("lcbench", str(number), name, 0, 1.0, 27.0, accuracy + 0.01 * rng.random())
+            row = ("lcbench", str(number), name, 0, 1.0, 27.0, accuracy + 0.01 * rng.random(), 0.5)
             for column, value in zip(results.values(), row, strict=True):
                 column.append(value)
-    page = report(Curves({name: np.array(each) for name, each in results.items()}, scales, 4))
+    curves = Curves({name: np.array(each) for name, each in results.items()}, scales, 4)
+    page = report(curves, curves)
+    assert "Deeper, wider or done" not in page
     assert "Lowest regret: smac. Better than uniform: tpe, smac. Worse: none." in page
     assert "- Against smac: uniform, tpe worse." in page
     assert page.count("### First guess right") == 2

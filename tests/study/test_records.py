@@ -20,7 +20,7 @@ import pytest
 
 import deepband
 from deepband import errors
-from deepband.analysis import gains, rank_agreement
+from deepband.analysis import gains, prospects, rank_agreement
 from deepband.core import facts
 from deepband.errors import FactError, TornError
 from deepband.integrations.sklearn.cv_results import NoSuchRowError, NotAnIndexError
@@ -240,6 +240,7 @@ NAMES = {
     "PurePath": PurePath,
     "Agreement": rank_agreement.Agreement,
     "Gain": gains.Gain,
+    "Prospect": prospects.Prospect,
     "inf": float("inf"),
 }
 

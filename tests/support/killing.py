@@ -75,7 +75,7 @@ class Mode:
 TRUSTED = {"first_failures": 0}
 """A failure is recorded at once, even the first of a call."""
 FILLED: tuple[tuple[StrategyName, int], ...] = (("frugal", 81), ("preserving", 81))
-AUTOMATIC = {**TRUSTED, "max_budget_limit": 81}
+AUTOMATIC = {**TRUSTED, "max_cost": 3000, "max_budget_limit": 81}
 
 MODES = {
     "plain": Mode(FILLED, 27),
@@ -163,7 +163,7 @@ def evaluate(study: Study, mode: Mode, ledger: Ledger, pace: float) -> None:
     options = {"workers": mode.workers, "retries": 10**6, **mode.options}
     train = objective(mode, ledger, pace)
     if "max_budget_limit" in options:
-        study.auto_deepen(train, **options)
+        study.auto_extend(train, **options)
         return
     # After the last deepening, work ahead would never be used.
     ahead = mode.ahead and len(study.runs) <= len(mode.deepenings)

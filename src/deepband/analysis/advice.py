@@ -1,46 +1,49 @@
-"""Whether a larger max_budget is likely to pay, from a finished run alone.
+"""Deeper, wider, or done: which next step is likely to pay most, from a finished run alone.
 
-Deepen while the best config still improves: it gained more than a tenth of the spread, and more
-than the noise, on the top rung. Deepen, too, while the two top rungs rank configs differently
-beyond the noise, and if there is no evidence: fewer than two configs are on both rungs, or the best
-config by far started on the top one. Otherwise stay. After a frugal deepening, which may leave a
-single config on the top rung, one config is enough.
+Deepening and widening are judged one by one (`prospects`). If both pay, the advice is the one that
+is expected to gain more for the same cost; if neither does, the advice is to stop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
+from typing import Literal, TypeAlias
 
-from deepband.analysis import gains
+from deepband.analysis import gains, plateau, prospects
+from deepband.analysis.durations import WORTH_SHOWING
+from deepband.analysis.evidence import Evidence, look
 from deepband.analysis.gains import Gain, Losses
+from deepband.analysis.prospects import Prospect
 from deepband.analysis.quote import Quote, quote
 from deepband.analysis.rank_agreement import Agreement, agreement
-from deepband.analysis.text import html_table
+from deepband.analysis.text import duration, html_table
 from deepband.core.extension import options
 from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.core.strategies import Place
 
-LEAST_GAIN = 0.1
-"""The best config still improves if it gained more than this share of the spread."""
-FEWEST = 2
-"""How many configs must be on both top rungs for the answer to be "stay"."""
-# Both are measured by `bench/auto.py`; `docs/explanation/decisions.md` has the numbers.
+Step: TypeAlias = Literal["deepen", "widen", "stop"]
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Whether deepening is likely to pay, and why. Printed, it is a table.
+    """Which next step is likely to pay most, and why. Printed, it is a table.
 
     Gains, the spread and the noise are differences of losses. A positive gain is an improvement,
     also if the study maximizes. What cannot be estimated from a small run is None.
     """
 
-    deepen: bool
+    step: Step
     reason: str
     max_budget: int | float
+    width: int
+    deepening: Prospect
+    """What one level deeper is expected to gain."""
+    widening: Prospect
+    """What one more width is expected to gain."""
+    widening_for_same_cost: float | None
+    """What widening is expected to gain for the cost of deepening."""
     best_budget: int | float | None
     """The highest budget of the best config, which is the one of `study.best`."""
     best_gain: float | None
@@ -57,6 +60,9 @@ class Advice:
     no sign of noise."""
     crossings: int
     """How many pairs of configs cross back and forth from rung to rung: the basis of the noise."""
+    last_change: float | None
+    """How much the best reported curves still changed at the end of training: the distance of the
+    last quarter from the range of the quarter before. None if no curves were reported."""
     agreement: Agreement | None
     """How similarly the two top rungs rank configs, by finite losses; None if there is one rung."""
     exchanges: int
@@ -65,6 +71,8 @@ class Advice:
     """What each rung gained over the one below it."""
     quotes: tuple[Quote, ...]
     """What each way to continue would cost."""
+    workers: int = 1
+    """The number of workers that times are given for."""
 
     def __str__(self) -> str:
         lines = self.lines()
@@ -77,11 +85,12 @@ class Advice:
     @property
     def title(self) -> str:
         """The answer, in one line."""
-        return f"{'deepen' if self.deepen else 'stay'} at {self.max_budget:.10g}: {self.reason}"
+        width = "" if self.width == 1 else f", width {self.width}"
+        return f"{self.step} at {self.max_budget:.10g}{width}: {self.reason}"
 
     def lines(self) -> list[tuple[str, str]]:
         """The numbers behind the answer, and the prices, as pairs of a name and a text."""
-        return [*self._ranks(), *self._gains(), *self._prices()]
+        return [*self._ranks(), *self._gains(), *self._prospects(), *self._prices()]
 
     def _ranks(self) -> Iterator[tuple[str, str]]:
         found = self.agreement
@@ -104,55 +113,52 @@ class Advice:
             last = "" if self.best_gain is None else f", {_signed(self.best_gain)} on its last rung"
             yield "best of all", f"stopped at {self.best_budget:.6g}{last}"
 
+    def _prospects(self) -> Iterator[tuple[str, str]]:
+        if self.last_change is not None:
+            yield "curves", f"{self.last_change:.4g} in the last quarter of the best ones"
+        same = self.widening_for_same_cost
+        for name, each in (("deepening", self.deepening), ("widening", self.widening)):
+            expected = "unknown" if each.gain is None else f"{each.gain:+.4g}"
+            error = "" if each.error is None else f" ± {each.error:.2g}"
+            more = f", {each.configs} more configs" if each.configs else ""
+            cost = "" if each.cost is None else f" for {as_number(each.cost):.10g}"
+            yield name, f"{expected}{error} expected{more}{cost}"
+        if same is not None:
+            yield "  same cost", f"{same:+.4g} expected if widening costs as much as deepening"
+
     def _prices(self) -> Iterator[tuple[str, str]]:
         for each in self.quotes:
-            verb = "fill" if each.fills else "to"
-            name = f"{verb} {each.max_budget:.10g}"
-            yield name, f"{each.strategy}, {dict(each.lines())['cost']}"
+            yield _target(each), f"{each.strategy}, {dict(each.lines())['cost']}{self._time(each)}"
+
+    def _time(self, quoted: Quote) -> str:
+        """How long an extension takes if all workers are always busy, if it takes long enough."""
+        seconds = 0.0 if quoted.seconds is None else quoted.seconds[1] / self.workers
+        return "" if seconds < WORTH_SHOWING else f", about {duration(seconds)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The numbers that decide."""
-
-    high: Losses
-    both: int
-    judged: Place | None
-    gain: float | None
-    spread: float | None
-    noise: float
-    crossings: int
-    exchanges: int
-
-
-def look(rungs: Sequence[Losses], least_gain: float = LEAST_GAIN) -> Found:
-    """The numbers that decide, from the finite losses on each rung."""
-    low, high = rungs[-2] if len(rungs) > 1 else {}, rungs[-1]
-    noise, crossings = gains.noise(rungs)
-    spread = median(low.values()) - min(high.values()) if low and high else None
-    judged = _judged(low, high, max(noise, least_gain * (spread or 0.0)))
-    return Found(
-        high=high,
-        both=sum(place in low for place in high),
-        judged=judged,
-        gain=None if judged is None else low[judged] - high[judged],
-        spread=spread,
-        noise=noise,
-        crossings=crossings,
-        exchanges=gains.exchanges(low, high, noise),
-    )
+def _target(quoted: Quote) -> str:
+    """Where an extension leads, in two words."""
+    if quoted.step == "widening":
+        return f"width {quoted.width}"
+    return f"{'fill' if quoted.fills else 'to'} {quoted.max_budget:.10g}"
 
 
 def advise(state: State) -> Advice:
     """The advice for a state whose current run is done."""
     rungs = gains.losses_by_rung(state)
-    found = look(rungs)
-    deepen, reason = _answer(state, found)
+    found, change = look(rungs), plateau.last_change(state)
+    deeper, wider = _prospects(state, found, change)
+    same = prospects.gain_of_cost(state, found, deeper, wider)
+    step, reason = choose(deeper, wider, same)
     best_budget, best_gain = _best_of_all(rungs, state.run.budgets)
     return Advice(
-        deepen=deepen,
+        step=step,
         reason=reason,
         max_budget=as_number(state.schedule.max_budget),
+        width=state.schedule.width,
+        deepening=deeper,
+        widening=wider,
+        widening_for_same_cost=same,
         best_budget=best_budget,
         best_gain=best_gain,
         judged=found.judged,
@@ -160,6 +166,7 @@ def advise(state: State) -> Advice:
         spread=found.spread,
         noise=found.noise,
         crossings=found.crossings,
+        last_change=change,
         agreement=_agreement(rungs, state.run.budgets),
         exchanges=found.exchanges,
         gains=gains.gains(rungs, state.run.budgets),
@@ -167,14 +174,31 @@ def advise(state: State) -> Advice:
     )
 
 
-def _answer(state: State, found: Found) -> tuple[bool, str]:
-    """The answer of the rule, unless most evaluations on the top rung failed."""
+def choose(deeper: Prospect, wider: Prospect, same_cost: float | None) -> tuple[Step, str]:
+    """The step that pays most for its cost, and the reason in words. What widening gains for the
+    cost of deepening decides if both pay."""
+    if not deeper.pays and not wider.pays:
+        both = [deeper.reason, wider.reason]
+        return "stop", ", and ".join(dict.fromkeys(both))
+    if not (deeper.pays and wider.pays):
+        return ("deepen", deeper.reason) if deeper.pays else ("widen", wider.reason)
+    if deeper.gain is None or same_cost is None or deeper.gain >= same_cost:
+        return "deepen", deeper.reason
+    return "widen", f"{wider.reason}, which is more than deepening gains for its cost"
+
+
+def _prospects(state: State, found: Evidence, change: float | None) -> tuple[Prospect, Prospect]:
+    """Both prospects. Neither pays if most evaluations on the top rung failed."""
     top = state.schedule.top
     losses = [loss for of in state.schedule.brackets for loss in state.losses(of, top).values()]
-    if found.high and 2 * losses.count(None) > len(losses):
-        budget = f"{state.run.budgets[top]:.10g}"
-        return False, f"most evaluations with budget {budget} failed: fix that first"
-    return decide(found, fewest=1 if state.run.frugal else FEWEST)
+    budget = f"{state.run.budgets[top]:.10g}"
+    if not found.high:
+        failed = Prospect(False, "no config has a finite loss on the top rung")
+    elif 2 * losses.count(None) > len(losses):
+        failed = Prospect(False, f"most evaluations with budget {budget} failed: fix that first")
+    else:
+        return prospects.deepening(state, found, change), prospects.widening(state, found)
+    return failed, failed
 
 
 def _agreement(rungs: Sequence[Losses], budgets: Sequence[int | float]) -> Agreement | None:
@@ -184,38 +208,6 @@ def _agreement(rungs: Sequence[Losses], budgets: Sequence[int | float]) -> Agree
     low, high = rungs[-2:]
     pairs = [(low[place], loss) for place, loss in high.items() if place in low]
     return agreement(len(rungs) - 2, (budgets[-2], budgets[-1]), pairs)
-
-
-def decide(found: Found, least_gain: float = LEAST_GAIN, fewest: int = FEWEST) -> tuple[bool, str]:
-    """Whether to deepen, and the reason in words."""
-    gain, spread = found.gain, found.spread
-    if not found.high:
-        return False, "no config has a finite loss on the top rung"
-    if found.both < fewest:
-        return True, "too few configs are on both top rungs to tell"
-    if gain is None or spread is None:
-        return True, "the best config started on the top rung, so its improvement is unknown"
-    share = f"{_percent(gain / spread)} of the spread" if spread > 0 else f"{gain:.4g}"
-    if gain > max(found.noise, least_gain * spread, 0.0):
-        return True, f"the best config still gained {share} on the top rung"
-    if found.exchanges:
-        return True, "the two top rungs rank configs differently"
-    return False, f"the best config gained {_little(gain, found.noise, share)} on the top rung"
-
-
-def _little(gain: float, noise: float, share: str) -> str:
-    if gain <= 0:
-        return "nothing"
-    return "no more than the noise" if gain <= noise else f"only {share}"
-
-
-def _judged(low: Losses, high: Losses, width: float) -> Place | None:
-    """The config whose gain counts: the best of those promoted to the top rung, unless one that
-    started there is better by more than `width`."""
-    order = sorted(high, key=lambda place: (high[place], place))
-    promoted = next((place for place in order if place in low), None)
-    as_good = promoted is not None and high[promoted] - high[order[0]] <= width
-    return promoted if as_good else None
 
 
 def _best_of_all(
@@ -233,12 +225,6 @@ def _best_of_all(
 
 def _signed(gain: float | None) -> str:
     return "unknown" if gain is None else f"{gain:+.4g}"
-
-
-def _percent(share: float) -> str:
-    """A share in percent, with two digits or without decimals."""
-    percent = 100 * share
-    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def _count(number: int, name: str) -> str:

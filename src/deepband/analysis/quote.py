@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from deepband.analysis.durations import WORTH_SHOWING, resumes, seconds_per_unit
 from deepband.analysis.run_names import step_between
 from deepband.analysis.text import duration, html_table, table
 from deepband.core.costs import counts, paid
@@ -75,6 +76,9 @@ class Quote:
     """The most that may be trained again because checkpoints were not kept or are missing."""
     fills: bool = False
     """Whether it fills the slots that a frugal run left out, with the same max_budget."""
+    seconds: tuple[float, float] | None = field(default=None, compare=False)
+    """How long one worker would take, by the measured seconds per unit of budget; None if no time
+    was recorded."""
     unfinished: int = 0
     """How many jobs of the current run are open. The quote holds for an extension right now."""
 
@@ -132,6 +136,10 @@ class Quote:
             lines.append(
                 ("  in all", f"{_span(low, high)}, {_percent(price.of_scratch)} {scratch}")
             )
+        if self.seconds is not None and self.seconds[1] >= WORTH_SHOWING:
+            times = dict.fromkeys(map(duration, self.seconds))
+            text = f"about {' to '.join(times)} with one worker, as measured so far"
+            lines.append(("time", text))
         if self.unfinished:
             text = f"{self.unfinished} jobs of the current run are open"
             lines.append(("unfinished", f"{text}: extend with unfinished=True, or finish it"))
@@ -196,6 +204,8 @@ def _quote(
     if ahead:
         evaluations += (each for each in state.ahead.results.values() if not each.imported)
     old = counts(evaluations)
+    cost = _price(state, schedule, least, most, old, schedule.cost_of)
+    cost_resumed = _price(state, schedule, least, most, old, schedule.cost_resumed_of)
     return Quote(
         strategy=strategy,
         old_max_budget=as_number(state.schedule.max_budget),
@@ -209,9 +219,15 @@ def _quote(
         evaluations_known=known,
         evaluations_reused=reused,
         evaluations_new=(sum(least.values()), sum(most.values())),
-        cost=_price(state, schedule, least, most, old, schedule.cost_of),
-        cost_resumed=_price(state, schedule, least, most, old, schedule.cost_resumed_of),
+        cost=cost,
+        cost_resumed=cost_resumed,
+        seconds=_seconds(state, cost_resumed if resumes(state) else cost),
     )
+
+
+def _seconds(state: State, price: Price) -> tuple[float, float] | None:
+    rate = seconds_per_unit(state)
+    return None if rate is None else (rate * float(price.low), rate * float(price.high))
 
 
 def _quote_frugal(state: State, schedule: Schedule) -> Quote:

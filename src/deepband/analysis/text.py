@@ -1,4 +1,4 @@
-"""Text formatting: aligned tables, and user texts that are safe to show."""
+"""Text formatting: aligned tables, durations, and user texts that are safe to show."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def brief(value: object, most: int = 80) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A number of seconds in the largest unit that fits, with two or three digits."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{seconds:.3g} s"
+    """A time in seconds, minutes or hours."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

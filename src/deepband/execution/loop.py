@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
 
+from deepband.analysis.durations import trained
 from deepband.analysis.summary import cost_left
 from deepband.core import hyperband
 from deepband.core.facts import JobKey, Outcome
@@ -209,9 +210,8 @@ class Loop:
     def _cost(self, task: Task) -> Fraction:
         """What a task trains: the budget of its rung, less that of the checkpoint it resumes
         from."""
-        schedule = self.session.state.schedule
         begun = task.context.previous_rung if task.context else None
-        return schedule.charge(task.job.rung) - (0 if begun is None else schedule.charge(begun))
+        return trained(self.session.state.schedule, task.job.rung, begun)
 
     def _hand_back(self, job: Job) -> None:
         """Release a job that was not started."""

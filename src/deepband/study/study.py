@@ -20,7 +20,7 @@ from deepband.core.extension import Target, deeper, extended, options, read_targ
 from deepband.core.facts import ConfigsDrawn, JobKey, JobsReopened
 from deepband.core.records import Evaluation, Job
 from deepband.core.results import read_result, read_results
-from deepband.core.schedule import Budget, as_number
+from deepband.core.schedule import Budget, as_number, check_count
 from deepband.core.strategies import FRUGAL, StrategyName, check_name
 from deepband.errors import InputError, NoResultError, SmallSpaceWarning, read_index
 from deepband.samplers import Sampler
@@ -51,7 +51,7 @@ FREE = {
     "release",
     "add_evaluation",
     "optimize",
-    "auto_deepen",
+    "auto_extend",
 }
 FREE |= {"plot", "max_budget", "width", "done", "observe", "close", "save_as"}
 """Methods whose steps are locked one by one, and values that any thread may read."""
@@ -175,12 +175,13 @@ class Study:
         options = RunOptions(workers, executor, resources, timeout, retries, wait, first_failures)
         run_jobs(self.session, objective, limits, options)
 
-    def auto_deepen(
+    def auto_extend(
         self,
         objective: Objective,
         *,
-        max_budget_limit: Budget | None = None,
         max_cost: Budget | None = None,
+        max_hours: float | None = None,
+        max_budget_limit: Budget | None = None,
         strategy: StrategyName = "preserving",
         workers: int | None = None,
         executor: ExecutorSpec = None,
@@ -191,22 +192,31 @@ class Study:
         wait: bool = True,
         first_failures: int | None = None,
     ) -> None:
-        """Optimize, then deepen and optimize again for as long as `advice` recommends it.
+        """Optimize, then deepen or widen and optimize again, as long as `advice` recommends it.
 
-        Give at least one limit: `max_budget_limit`, the largest max_budget to deepen to, or
-        `max_cost`, what all runs of the study may cost together, as quoted. The other arguments
-        are those of `optimize`. Decisions depend only on recorded results: a call that was
-        interrupted continues where it stopped, and one that has finished does nothing.
+        Give at least one of the first two limits:
 
-        >>> study.auto_deepen(lambda config, budget: config["x"] + 1 / budget, max_budget_limit=81)
+        - `max_cost`: what all runs of the study may cost together, as quoted.
+        - `max_hours`: how long they may take together: the recorded seconds of all evaluations,
+          divided by `workers`.
+        - `max_budget_limit`: the largest max_budget to deepen to.
+
+        A step that would exceed a limit is not started; a run that has started is finished. The
+        study is deepened with `strategy` and widened with "efficient". The other arguments are
+        those of `optimize`. Decisions depend only on recorded results and these limits: a call that
+        was interrupted continues where it stopped, and one that has finished does nothing.
+
+        >>> study.auto_extend(lambda config, budget: config["x"] + 1 / budget, max_cost=500)
         """
         from deepband.execution.limits import Limits
         from deepband.execution.runner import RunOptions
-        from deepband.study.deepening_policy import read_automatic, run_and_deepen
+        from deepband.study.extension_policy import read_automatic, run_and_extend
 
-        automatic = read_automatic(strategy, max_cost, max_budget_limit)
+        if max_hours is not None and executor is not None and workers is None:
+            raise InputError("max_hours needs the number of workers of the executor: give workers.")
+        automatic = read_automatic(strategy, max_cost, max_hours, max_budget_limit, workers or 1)
         options = RunOptions(workers, executor, resources, timeout, retries, wait, first_failures)
-        run_and_deepen(self, objective, Limits(max_seconds), automatic, options)
+        run_and_extend(self, objective, Limits(max_seconds), automatic, options)
 
     def ask(self) -> Job | None:
         """The next job to evaluate, or None if nothing can start now.
@@ -469,19 +479,24 @@ class Study:
             self.session.check_done("quote a frugal deepening")
         return self.session.quote(strategy, schedule)
 
-    def advice(self) -> Advice:
-        """Whether deepening is likely to pay, judged by the finished run alone: how similarly the
-        two top rungs rank configurations, what each rung gained, where the best one stopped, and
-        the prices.
+    def advice(self, workers: int = 1) -> Advice:
+        """Which next step is likely to pay most: deepen, widen, or stop. It is judged by the
+        finished run alone: what each rung gained, how similarly the two top rungs rank
+        configurations, how reported learning curves ended, and how far apart the best losses are.
 
-        >>> advice = study.advice()
+        If evaluations recorded their time, costs are also given as the time that this many
+        workers take.
+
+        >>> study.advice().step in ("deepen", "widen", "stop")
+        True
         """
         from deepband.analysis.advice import advise
 
         self.session.check_done("give advice")
+        workers = check_count("workers", workers)
         advised = advise(self.session.state)
         quotes = (self.session.quote(*option) for option in options(self.session.state))
-        return replace(advised, quotes=tuple(quotes))
+        return replace(advised, quotes=tuple(quotes), workers=workers)
 
     # Results
 

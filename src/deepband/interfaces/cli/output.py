@@ -13,7 +13,7 @@ import click
 
 from deepband.analysis.run_names import size_text
 from deepband.analysis.summary import Status, grid
-from deepband.analysis.text import printable, table
+from deepband.analysis.text import duration, printable, table
 from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
 from deepband.study.forecast import Forecast
@@ -75,15 +75,8 @@ def describe_forecasts(forecasts: Sequence[Forecast]) -> str:
 def _forecast_row(each: Forecast) -> list[str]:
     if not each.jobs:
         return [each.run, "0", "done", "", "", ""]
-    times = _duration(each.seconds), f"{each.utilisation:.0%}", _duration(each.bound)
+    times = duration(each.seconds), f"{each.utilisation:.0%}", duration(each.bound)
     return [each.run, str(each.jobs), *times, f"{each.worth} workers"]
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
 
 
 def _plain(value: Any) -> Any:

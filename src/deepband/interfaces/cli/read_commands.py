@@ -67,10 +67,11 @@ def quote(
 
 @main.command()
 @study_argument
+@click.option("--workers", type=int, default=1, help="Estimate times for this many workers.")
 @json_option
-def advice(study: Path, as_json: bool) -> None:
-    """Say whether deepening is likely to pay, and why."""
-    show(open_existing(study).advice(), as_json)
+def advice(study: Path, workers: int, as_json: bool) -> None:
+    """Say which next step is likely to pay most: deepen, widen or stop."""
+    show(open_existing(study).advice(workers), as_json)
 
 
 @main.command()

@@ -1,4 +1,4 @@
-"""The commands that run a study: run, auto-deepen, checkpoints."""
+"""The commands that run a study: run, auto-extend, checkpoints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.user_code import load_objective, load_space
 from deepband.samplers import SAMPLERS
 from deepband.storage.checkpoints import KEEP, read_keep, retraining_cost, superfluous
-from deepband.study.deepening_policy import read_automatic
+from deepband.study.extension_policy import read_automatic
 from deepband.study.study import Study
 
 Command: TypeAlias = Callable[..., None]
@@ -97,7 +97,7 @@ EXECUTION_NAMES += ["first_failures", "max_seconds"]
 
 
 def options_of_runs(command: Command) -> Command:
-    """Add the options that `run` and `auto-deepen` share."""
+    """Add the options that `run` and `auto-extend` share."""
     for option in reversed([*SETTINGS, *EXECUTION]):
         command = option(command)
     return command
@@ -187,34 +187,40 @@ def _run_steps(
 @main.command()
 @study_argument
 @options_of_runs
-@click.option("--max-budget-limit", type=BUDGET, help="The largest max_budget to deepen to.")
 @click.option("--max-cost", type=float, help="Units of budget that all runs may cost together.")
+@click.option("--max-hours", type=float, help="Hours that all runs may take together.")
+@click.option("--max-budget-limit", type=BUDGET, help="The largest max_budget to deepen to.")
 @click.option("--strategy", type=click.Choice(list(NAMES)), default="preserving", show_default=True)
-def auto_deepen(
+def auto_extend(
     study: Path,
-    max_budget_limit: float | None,
     max_cost: float | None,
+    max_hours: float | None,
+    max_budget_limit: float | None,
     strategy: StrategyName,
     **given: Any,
 ) -> None:
-    """Run a study, and deepen it as long as `deepband advice` recommends it.
+    """Run a study, and deepen or widen it as long as `deepband advice` recommends it.
 
-    Give --max-budget-limit or --max-cost. OBJECTIVE is the same as for `deepband run`.
+    Give --max-cost or --max-hours. Hours are those that evaluations took, divided by --workers.
+    --strategy is that of deepening. OBJECTIVE is the same as for `deepband run`.
     """
-    automatic = read_automatic(strategy, max_cost, max_budget_limit)
+    automatic = read_automatic(
+        strategy, max_cost, max_hours, max_budget_limit, given["workers"] or 1
+    )
     with _opened(study, given) as (opened, objective, execution):
         with Progress(opened):
-            opened.auto_deepen(
+            opened.auto_extend(
                 objective,
-                max_budget_limit=max_budget_limit,
                 max_cost=max_cost,
+                max_hours=max_hours,
+                max_budget_limit=max_budget_limit,
                 strategy=strategy,
                 **execution,
             )
         _report_end(opened, "--max-seconds")
         if opened.done:
-            to, why = automatic.decide(opened.session.state)
-            say(why if to is None else f"{why}; but time is up: run the command again to resume")
+            step, why = automatic.decide(opened.session.state)
+            say(why if step is None else f"{why}; but time is up: run the command again to resume")
             say(f"Details: deepband advice {study}")
 
 

@@ -3,7 +3,8 @@
 method_comparison   the experiment: settings, units of work, results
 ledger              what a method spends, and the config that it would return
 own_methods         methods of deepband: a sampler, a first guess of max_budget, a way of deepening
-deepening_rules     rules that decide after a run whether to deepen
+equal_cost          the advice against other ways to spend the same
+extension_rules     rules that decide after a run whether to deepen, to widen or to stop
 peers               random search, Optuna and SMAC (`smac_worker`)
 methods             all methods by name
 references          the scale of regret on a data set

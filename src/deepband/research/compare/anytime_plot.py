@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deepband.research.compare.curves import Curves
-from deepband.research.compare.deepening_rules import RULES
+from deepband.research.compare.extension_rules import RULES
 from deepband.research.compare.methods import BASE, GUESSES, PEERS, RIGHT, SMALL
 
 if TYPE_CHECKING:

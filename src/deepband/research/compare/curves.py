@@ -20,6 +20,11 @@ Pair: TypeAlias = tuple[str, str]
 """A benchmark and a data set."""
 
 
+MEASURES = ("accuracy", "trained")
+"""The columns that a regret may be computed from: the accuracy of an incumbent with the largest
+budget of the benchmark, or as it was trained."""
+
+
 class Curve(NamedTuple):
     """One run: its regret at each change of the incumbent and at its end."""
 
@@ -40,6 +45,7 @@ class Curves:
         results: Columns,
         references: Mapping[Pair, Reference],
         limit: float,
+        measure: str = MEASURES[0],
     ) -> None:
         self.limit = limit
         """What each method could spend, in full runs."""
@@ -47,10 +53,10 @@ class Curves:
         pairs = zip(results["scenario"].tolist(), results["instance"].tolist(), strict=True)
         every = list(pairs)
         self.pairs: list[Pair] = list(dict.fromkeys(every))
-        scales = _scales(results["accuracy"], every, references)
+        scales = _scales(results[measure], every, references)
         keys = zip(every, results["method"].tolist(), results["seed"].tolist(), strict=True)
         rows: dict[tuple[Pair, str, int], list[tuple[float, float]]] = {}
-        for key, spent, accuracy in zip(keys, results["spent"], results["accuracy"], strict=True):
+        for key, spent, accuracy in zip(keys, results["spent"], results[measure], strict=True):
             median, best = scales[key[0]]
             rows.setdefault(key, []).append((spent, (best - accuracy) / (best - median)))
         self._curves = {key: Curve(*np.array(points).T) for key, points in rows.items()}
@@ -77,6 +83,16 @@ class Curves:
                 for pair in self.pairs
             ]
         )
+
+    def at_ends(self, method: str, other: str) -> Floats:
+        """Return the regret of a method when it had spent what the same run of another one spent
+        in all: one row per data set, one column per seed."""
+        found = [
+            self._curves[pair, method, seed].at(self._curves[pair, other, seed].spent[-1:])
+            for pair in self.pairs
+            for seed in self.seeds
+        ]
+        return np.reshape(found, (len(self.pairs), len(self.seeds)))
 
     def of_scenario(self, scenario: str | None) -> NDArray[np.bool_]:
         """Return which data sets belong to a benchmark; all of them for None."""

@@ -49,6 +49,8 @@ class Step(NamedTuple):
     spent: float
     budget: float
     config: Config
+    accuracy: float
+    """With this budget."""
 
 
 class SpentError(Exception):
@@ -83,5 +85,5 @@ class Ledger:
         accuracy = self.task.problem(config, self.task.fidelity(budget))
         if (budget, accuracy) > self._best:
             self._best = budget, accuracy
-            self.steps.append(Step(self.spent, budget, dict(config)))
+            self.steps.append(Step(self.spent, budget, dict(config), accuracy))
         return accuracy

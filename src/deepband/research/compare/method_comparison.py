@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from deepband.core.schedule import Schedule, check_count
 from deepband.errors import InputError, UnknownNameError
 from deepband.research.compare.anytime_plot import draw_curves
-from deepband.research.compare.curves import Curves
+from deepband.research.compare.curves import MEASURES, Curves
 from deepband.research.compare.ledger import ETA, WIDTH, Ledger, Task
 from deepband.research.compare.methods import GUESSES, METHODS, is_builtin, is_installed, play
 from deepband.research.compare.peers import SMAC_PYTHON
@@ -53,6 +53,8 @@ class Row(NamedTuple):
     """The largest budget so far, on which the incumbent is the best."""
     accuracy: float
     """Of the incumbent with the benchmark's largest budget."""
+    trained: float
+    """The accuracy of the incumbent as it was trained: with the largest budget so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +156,9 @@ class MethodComparison(Experiment[Unit]):
         )
         write_joined(file, [self.place(out, unit) for units in done.values() for unit in units])
         references = {pair: reference(out, self.data, *pair) for pair in self.problems}
-        curves = Curves(read_columns(file), references, self.limit)
-        write_whole(tables, self.page(report(curves)))
+        columns = read_columns(file)
+        curves, trained = (Curves(columns, references, self.limit, measure) for measure in MEASURES)
+        write_whole(tables, self.page(report(curves, trained)))
         made = {
             str(file): f"{len(done)} methods on {len(curves.pairs)} data sets",
             str(tables): "answers and tables",
@@ -179,7 +182,7 @@ def rows_of(ledger: Ledger, unit: Unit, seed: int) -> list[Row]:
     tops = [float(task.problem.fidelity.high)] * len(steps)
     found = task.problem.accuracies([step.config for step in steps], tops).tolist()
     rows = [
-        Row(*unit, seed, step.spent / task.full_run, float(step.budget), accuracy)
+        Row(*unit, seed, step.spent / task.full_run, float(step.budget), accuracy, step.accuracy)
         for step, accuracy in zip(steps, found, strict=True)
     ]
     return [*rows, rows[-1]._replace(spent=ledger.spent / task.full_run)]

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TypeAlias, get_args
 
 from deepband.research.compare import peers
-from deepband.research.compare.deepening_rules import RULES
+from deepband.research.compare.extension_rules import RULES, always_wider
 from deepband.research.compare.ledger import ETA, Ledger, SpentError
 from deepband.research.compare.own_methods import (
     OwnMethod,
-    deepen_by_rule,
     deepen_frugally,
     do_not_deepen,
 )
@@ -37,9 +36,13 @@ ENDING = (*(f"{ONCE}{ending}" for ending in GUESSES.values()), *RULES)
 RIGHT = (*SAMPLED, *PEERS)
 """Methods that start at the right max_budget."""
 SMALL = tuple(
-    f"{name}{ending}" for ending in GUESSES.values() if ending for name in (*SAMPLED, "frugal")
+    f"{name}{ending}"
+    for ending in GUESSES.values()
+    if ending
+    for name in (*SAMPLED, "frugal", "wider")
 )
-"""Methods whose first guess is too small, and which deepen up to the right one."""
+"""Methods whose first guess is too small. `wider` stays there, the others deepen up to the right
+max_budget."""
 
 
 def _ours() -> Iterator[tuple[str, Method]]:
@@ -49,10 +52,11 @@ def _ours() -> Iterator[tuple[str, Method]]:
     for levels, ending in GUESSES.items():
         if levels:
             yield f"frugal{ending}", OwnMethod(levels=levels, deepen=deepen_frugally)
+            yield f"wider{ending}", OwnMethod(levels=levels, rule=always_wider)
     for levels, ending in GUESSES.items():
         yield f"{ONCE}{ending}", OwnMethod(levels=levels, deepen=do_not_deepen, widens=False)
     for name, rule in RULES.items():
-        yield name, OwnMethod(levels=max(GUESSES), deepen=deepen_by_rule(rule), widens=False)
+        yield name, OwnMethod(levels=max(GUESSES), rule=rule)
 
 
 OURS: dict[str, Method] = dict(_ours())

@@ -1,4 +1,4 @@
-"""Methods of deepband: a sampler, a first guess of max_budget, and a way of deepening.
+"""Methods of deepband: a sampler, a first guess of max_budget, and a way of extending it.
 
 Each run of a method is one study. When it has finished at the right max_budget, it is widened until
 it has the width whose price every method may spend.
@@ -12,9 +12,10 @@ from functools import partial
 from typing import TypeAlias
 
 from deepband import open_study
-from deepband.research.compare.deepening_rules import Rule
+from deepband.research.compare.extension_rules import Rule, limits_of
 from deepband.research.compare.ledger import ETA, Ledger
 from deepband.samplers import SamplerName
+from deepband.study.extension_policy import Automatic
 from deepband.study.study import Study
 
 Run: TypeAlias = Callable[[Study], None]
@@ -37,16 +38,12 @@ def deepen_frugally(study: Study, levels: int, run: Run) -> None:
         run(study)
 
 
-def deepen_by_rule(rule: Rule) -> Callable[[Study, int, Run], None]:
-    """Return a way of deepening that continues while a rule says so."""
-
-    def deepen(study: Study, levels: int, run: Run) -> None:
-        for _ in range(levels):
-            if not rule(study):
-                return
-            deepen_preserving(study, 1, run)
-
-    return deepen
+def extend_by_rule(study: Study, rule: Rule, limits: Automatic, run: Run) -> None:
+    """Take the steps that a rule decides on until it stops."""
+    while (extension := rule(study, limits)) is not None:
+        strategy, max_budget, width = extension
+        study.extend(strategy, max_budget=max_budget, width=width)
+        run(study)
 
 
 def do_not_deepen(study: Study, levels: int, run: Run) -> None:
@@ -63,11 +60,16 @@ class OwnMethod:
     deepen: Callable[[Study, int, Run], None] = deepen_preserving
     widens: bool = True
     """Whether the study is widened while budget is left."""
+    rule: Rule | None = None
+    """What decides how the study is extended, instead of `deepen` and `widens`."""
 
     def __call__(self, ledger: Ledger, seed: int) -> None:
         run = partial(_run, ledger)
         study = self._study(ledger, seed)
         run(study)
+        if self.rule is not None:
+            extend_by_rule(study, self.rule, limits_of(ledger), run)
+            return
         self.deepen(study, self.levels, run)
         while self.widens and study.width < ledger.width:
             study.widen()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from deepband.research.compare.curves import Curves
+from deepband.research.compare.equal_cost import equal_cost_report
 from deepband.research.compare.methods import BASE, RIGHT, SMALL
 from deepband.research.compare.standings import (
     AS_GOOD,
@@ -21,8 +22,9 @@ from deepband.research.statistics import Difference
 GROUPS = {"First guess right": RIGHT, "First guess too small": SMALL}
 
 
-def report(curves: Curves) -> str:
-    """Return all answers and tables as Markdown."""
+def report(curves: Curves, trained: Curves) -> str:
+    """Return all answers and tables as Markdown; `trained` has the regrets of incumbents as they
+    were trained."""
     parts = [
         f"{len(curves.pairs)} data sets, {len(curves.seeds)} seeds. Regret is 0 for the best known "
         "accuracy of a data set and 1 for the median random config; tables show means, with 95 % "
@@ -54,7 +56,8 @@ def report(curves: Curves) -> str:
             "minus that of a first guess with the same average spending on all data sets.",
             markdown("method, spent, regret, times, excess", map(_end_row, ended)),
         ]
-    return "\n\n".join(parts) + "\n"
+    parts.append(equal_cost_report(curves, trained))
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def answer_peers(fought: Sequence[Duel]) -> Iterator[str]:
