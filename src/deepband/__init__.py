@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from deepband.analysis.quote import Price, Quote
     from deepband.analysis.summary import Plan, RunSummary
     from deepband.execution.objective import Context
+    from deepband.study.forecast import Forecast
     from deepband.study.study_plan import StudyPlan, plan
 
 __version__ = "0.1.0"
@@ -47,6 +48,7 @@ __all__ = [
     "Context",
     "DeepbandError",
     "Evaluation",
+    "Forecast",
     "GoneError",
     "InputError",
     "Job",
@@ -78,6 +80,7 @@ __all__ = [
 _LATER = {
     "Advice": "deepband.analysis.advice",
     "Context": "deepband.execution.objective",
+    "Forecast": "deepband.study.forecast",
     "Plan": "deepband.analysis.summary",
     "Price": "deepband.analysis.quote",
     "Quote": "deepband.analysis.quote",

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import deepband
 from deepband import Study
 from deepband.analysis import chart_data, summary
+from deepband.analysis.run_names import name_of
 from deepband.core.schedule import as_number
 from deepband.interfaces.cli import main
 from deepband.interfaces.dashboard.overview import overview
@@ -110,8 +111,7 @@ def test_the_page_and_the_status_say_the_same(case: Callable[[Study], None]) -> 
     )
     assert page == {
         "run": status.run,
-        "strategy": status.strategy,
-        "max_budget": status.max_budget,
+        "name": name_of(study.session.state.run),
         "done": status.done,
         "evaluations": status.evaluations,
         "failed": status.failed,

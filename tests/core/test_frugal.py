@@ -405,7 +405,7 @@ def test_every_face_shows_it() -> None:
     assert [row[0] for row in shown] == ["rung", "budget", *(f"bracket {n}" for n in range(4))]
     assert sorted("".join(row[1:]) for row in shown[2:])[:1] == [""]
     text = make_report(study)
-    assert "deepened by frugal (outside the paper's guarantees)" in text
+    assert "deepened by frugal to 27 (outside the paper's guarantees)" in text
     ways: list[tuple[StrategyName, int]] = [("preserving", 27), ("preserving", 81), ("frugal", 81)]
     for strategy, to in ways:
         title = study.quote(strategy, to=to).title
@@ -422,7 +422,7 @@ def test_every_face_shows_it() -> None:
 def test_the_live_page_shows_it() -> None:
     study = frugal(run=False)
     shown = json.loads(json.dumps(overview(study.session.state, frozenset()), allow_nan=False))
-    assert shown["status"]["strategy"] == "frugal"
+    assert shown["status"]["name"] == "run 1, max_budget 27, frugal"
     assert (shown["status"]["open"], shown["status"]["left"]) == (2, 54)
     assert sum(cell["open"] for cell in shown["cells"] if cell["rung"] == 3) == 2
     assert shown["quotes"] == []

@@ -385,7 +385,9 @@ def test_forecasts_of_a_study_that_is_half_done() -> None:
     study.optimize(loss, max_cost=100)
     half, *deepened = forecast(study, 4, 2.0)
     assert half.jobs == study.plan().evaluations - len(study.evaluations)
+    *deepened, _, _, widened = deepened
     assert [each.run for each in deepened] == [f"deepening {name!r}" for name in NAMES]
+    assert widened.run == "widening 'efficient'"
     assert not study.done  # it was only simulated
     *paper, frugal = deepened
     assert min(paper, key=lambda each: each.jobs).run == "deepening 'efficient'"

@@ -14,6 +14,8 @@ from deepband.analysis.chart_data import axes
 from deepband.analysis.export import canonical
 from deepband.core.facts import Fact, RunStarted
 from deepband.core.state import State
+from deepband.interfaces.dashboard.overview import overview
+from deepband.interfaces.report.html_report import make_report
 from deepband.samplers import SamplerName
 from deepband.space.search_space import Space
 from deepband.study.observers import history
@@ -203,6 +205,9 @@ def test_observers_explanations_and_axes_show_the_change() -> None:
     (started,) = [each for each in facts if isinstance(each, RunStarted) and each.run]
     assert started.change is not None
     assert started.change.added == {"extra": "off"}
+    shown = "widened by efficient to width 2, with another space"
+    assert shown in make_report(study)
+    assert overview(study.session.state, frozenset())["runs"][1]["how"] == shown
     verdicts = [str(each) for each in study.explain(0, 0)]
     assert any(text.startswith("run 1 (efficient, width 2, new space)") for text in verdicts)
     found = {axis.name: axis for axis in axes(study.session.state)}

@@ -180,6 +180,7 @@ def records() -> list[object]:
     job = open_study().ask()
     assert job is not None
     quote, plan = made.quote("preserving"), made.plan()
+    planned = deepband.plan(max_budget=9, seconds_per_unit=1)
     return [
         job,
         made.best,
@@ -187,6 +188,8 @@ def records() -> list[object]:
         made.runs[0],
         plan,
         plan.schedule,
+        planned,
+        planned.forecasts[0],
         quote,
         quote.cost,
         made.advice(),

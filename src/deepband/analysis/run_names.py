@@ -52,7 +52,8 @@ def describe_step(state: State, run: Run) -> str:
     if step is None:
         return ""
     target = f" {target_of(state, run)}" if step != "filling" else ""
-    return f"{PARTICIPLES[step]} by {run.strategy}{target}"
+    space = ", with another space" if run.change else ""
+    return f"{PARTICIPLES[step]} by {run.strategy}{target}{space}"
 
 
 def size_text(max_budget: int | float, width: int, brackets: int | None) -> str:

@@ -155,7 +155,7 @@ def summary(connection: sqlite3.Connection) -> Summary:
     """What a list of studies shows of each one. Does not read the evaluations."""
     runs = list(_rows(connection, "runs", _tally(connection), "ORDER BY run"))
     (evaluations,) = connection.execute("SELECT count(*) FROM evaluations").fetchone()
-    _, max_budget, _, _, width, _ = runs[-1]
+    _, max_budget, _, _, width, *_ = runs[-1]
     objective = head(connection)["objective"]
     return Summary(len(runs), Fraction(max_budget), width, evaluations, objective)
 

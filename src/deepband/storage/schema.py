@@ -42,9 +42,9 @@ CREATE TABLE runs (
     max_budget TEXT NOT NULL,
     strategy TEXT,
     started TEXT NOT NULL,
-    width INTEGER NOT NULL,
     brackets INTEGER, -- how many the run is limited to
     change TEXT, -- the search space from this run on, if it is another one
+    width INTEGER NOT NULL,
     checksum INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE configs (

@@ -101,8 +101,8 @@ def plan_before_fit(search: Any) -> Plan:
     low = 1 if smallest else whole("min_resources", search.min_resources)
     high = whole("max_resources", search.max_resources)
     with translated_errors():
-        schedule = Schedule.of(search.factor, low, high, search.width, search.brackets)
-        return plan_of(schedule, whole=True)
+        sizes = search.width, search.brackets
+        return plan_of(Schedule.of(search.factor, low, high, *sizes, whole=True), whole=True)
 
 
 def whole(name: str, given: Any) -> int:
