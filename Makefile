@@ -11,6 +11,10 @@ OLDEST ?= $(shell $(PYTHON) tools/interpreters.py oldest)
 NEWEST ?= $(shell $(PYTHON) tools/interpreters.py newest)
 LIGHT := -m "not heavy and not soak"
 PARALLEL := -n 2 --dist worksteal
+# Most of the tests write studies and wait for fsync: in memory, if there is room, that takes no time.
+# `make test-all` and `make soak` run on the disk.
+MEMORY := $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 ] 2>/dev/null && echo /dev/shm)
+IN_MEMORY := $(if $(MEMORY),tmp=$$(mktemp -d $(MEMORY)/deepband-XXXXXX) && trap 'rm -rf "$$tmp"' EXIT && TMPDIR="$$tmp")
 ISSUE_FORMS := $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 
 # Tests start hundreds of processes, and each would compile the package again.
@@ -32,7 +36,7 @@ hooks: .venv/check ## Run the checks on every commit from now on (pre-commit)
 	$(BIN)/pre-commit install
 
 test: .venv/test ## Run the tests, or some of them: make test ARGS="-k schedule"
-	$(BIN)/python -m pytest $(LIGHT) $(PARALLEL) $(ARGS)
+	$(IN_MEMORY) $(BIN)/python -m pytest $(LIGHT) $(PARALLEL) $(ARGS)
 
 # Property-based tests run a second time here, with ten times as many random inputs.
 test-all: test .venv/test-all .venv-peers/made ## Run the heavy tests too: clusters, a browser, other tuners
@@ -41,14 +45,14 @@ test-all: test .venv/test-all .venv-peers/made ## Run the heavy tests too: clust
 # Old packages run here with newer versions of their own dependencies, and warn about it. We cannot
 # fix those warnings, so they are ignored.
 test-lowest: .venv-lowest/made ## Run the tests with the lowest supported version of every dependency
-	.venv-lowest/bin/python -m pytest $(LIGHT) $(PARALLEL) -W ignore::DeprecationWarning -W ignore::FutureWarning
+	$(IN_MEMORY) .venv-lowest/bin/python -m pytest $(LIGHT) $(PARALLEL) -W ignore::DeprecationWarning -W ignore::FutureWarning
 
 test-newest: ## Run the tests on the newest installed Python, or NEWEST=python3.13
 	@if $(NEWEST) -c 'import sys; sys.exit(sys.version_info[:2] > ($(shell $(PYTHON) -c 'import sys; print(*sys.version_info[:2], sep=", ")')))'; then \
 		echo "$(NEWEST) is not newer than the $(PYTHON) that \`make test\` uses: nothing more to test."; \
 	else \
 		[ "$$(.venv-newest/bin/python -V 2>&1)" = "$$($(NEWEST) -V)" ] || rm -rf .venv-newest; \
-		$(MAKE) .venv-newest/made && .venv-newest/bin/python -m pytest $(LIGHT) $(PARALLEL); \
+		$(MAKE) .venv-newest/made && $(IN_MEMORY) .venv-newest/bin/python -m pytest $(LIGHT) $(PARALLEL); \
 	fi
 
 # DEEPBAND_SOAK_LOG=FILE appends the progress to a file after every study; DEEPBAND_SOAK_KILLS sets
