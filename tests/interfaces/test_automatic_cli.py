@@ -85,6 +85,6 @@ def test_the_end_of_time_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         "run 0, max_budget 9: stopped at --max-seconds; run the command again to resume" in within
     )
-    assert "Is a larger budget worth it?" in said("run")
+    assert "Deeper, wider or done?" in said("run")
     monkeypatch.setattr(Limits, "out_of_time", lambda limits: True)
     assert "; but time is up: run the command again to resume" in said(*automatic)

@@ -150,7 +150,7 @@ def run(
             _run_steps(opened, objective, limits, RunOptions(**execution), steps)
         _report_end(opened, "a limit")
         if opened.done:
-            say(f"Is a larger budget worth it? Ask: deepband advice {study}")
+            say(f"Deeper, wider or done? Ask: deepband advice {study}")
 
 
 def _steps(widen_to: int | None, deepen_to: float | None, strategy: StrategyName | None) -> Steps:
