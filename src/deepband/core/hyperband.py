@@ -75,7 +75,8 @@ def is_ready(state: State, bracket: int, index: int, rung: int, group: int | Non
 
 def is_running(state: State, bracket: int, index: int, rung: int) -> bool:
     """Whether a job was handed out and its result is not recorded."""
-    if (bracket, index, rung) in state.ahead.running | state.late.running:
+    key = bracket, index, rung
+    if key in state.ahead.running or key in state.late.running:
         return True
     progress = state.progress[bracket] if 0 <= bracket < len(state.progress) else None
     return progress is not None and progress.rung == rung and index in progress.running

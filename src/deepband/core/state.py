@@ -129,7 +129,10 @@ class State:
 
     def is_late(self, bracket: int, index: int, rung: int) -> bool:
         """Whether an unfinished run left a job behind that the current run does not wait for."""
-        return (bracket, index, rung) in self.late.jobs and self.progress[bracket].rung != rung
+        if (bracket, index, rung) not in self.late.jobs:
+            return False
+        progress = self.progress[bracket]
+        return progress.rung != rung or not progress.is_open(index)
 
     def is_decided(self, bracket: int, rung: int) -> bool:
         """Whether the current run has decided which configs of a cell are promoted."""
