@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import cloudpickle
 
@@ -33,11 +33,15 @@ STORAGE_FAILED = 74
 """Exit code of a driver that stopped with a StorageError."""
 
 
+Step: TypeAlias = tuple[StrategyName, dict[str, Any]]
+"""A strategy, and what `Study.extend` takes."""
+
+
 @dataclass(frozen=True)
 class Mode:
     """A way to use deepband, from a new study to the end of its last run."""
 
-    deepenings: tuple[tuple[StrategyName, int], ...] = (("preserving", 27),)
+    steps: tuple[Step, ...] = (("preserving", {"max_budget": 27}),)
     max_budget: int = 9
     workers: int = 2
     sampler: str = "uniform"
@@ -69,12 +73,26 @@ class Mode:
     def cut_short(self) -> int:
         """How many evaluations `optimize` itself may kill: those ahead of the next run that are
         still running at the end of the current run."""
-        return self.workers * len(self.deepenings) if self.ahead else 0
+        return self.workers * len(self.steps) if self.ahead else 0
 
 
 TRUSTED = {"first_failures": 0}
 """A failure is recorded at once, even the first of a call."""
-FILLED: tuple[tuple[StrategyName, int], ...] = (("frugal", 81), ("preserving", 81))
+FILLED: tuple[Step, ...] = (("frugal", {"max_budget": 81}), ("preserving", {"max_budget": 81}))
+WIDER: tuple[Step, ...] = (
+    ("efficient", {"width": 2}),
+    ("preserving", {"max_budget": 27, "width": 3}),
+)
+NEW_SPACE: tuple[Step, ...] = (
+    (
+        "efficient",
+        {
+            "width": 2,
+            "space": {"x": (0.0, 0.5), "kind": ["b", "c"], "extra": [1, 2]},
+            "added": {"extra": 1},
+        },
+    ),
+)
 AUTOMATIC = {**TRUSTED, "max_cost": 3000, "max_budget_limit": 81}
 
 MODES = {
@@ -89,14 +107,28 @@ MODES = {
     "forest": Mode(sampler="forest", options=TRUSTED),
     "de": Mode(sampler="de", options=TRUSTED),
     "prior": Mode(sampler="prior", options=TRUSTED),
-    "discarding": Mode((("discarding", 27),), options=TRUSTED),
-    "efficient": Mode((("efficient", 27), ("efficient", 81)), options=TRUSTED),
-    "frugal-filled-by-discarding": Mode((("frugal", 27), ("discarding", 27)), options=TRUSTED),
-    "frugal-filled-by-efficient": Mode((("frugal", 27), ("efficient", 27)), options=TRUSTED),
+    "discarding": Mode((("discarding", {"max_budget": 27}),), options=TRUSTED),
+    "efficient": Mode(
+        (("efficient", {"max_budget": 27}), ("efficient", {"max_budget": 81})), options=TRUSTED
+    ),
+    "frugal-filled-by-discarding": Mode(
+        (("frugal", {"max_budget": 27}), ("discarding", {"max_budget": 27})), options=TRUSTED
+    ),
+    "frugal-filled-by-efficient": Mode(
+        (("frugal", {"max_budget": 27}), ("efficient", {"max_budget": 27})), options=TRUSTED
+    ),
     "keep-none": Mode(keep="none", options=TRUSTED),
     "keep-top:1": Mode(keep="top:1", options=TRUSTED),
     "keep-top:1-in-process": Mode(keep="top:1", workers=1, options=TRUSTED),
     "keep-all": Mode(keep="all", options=TRUSTED),
+    "wider": Mode(WIDER, options=TRUSTED),
+    "wider-ahead": Mode(
+        (("efficient", {"width": 2}), ("efficient", {"max_budget": 27})),
+        workers=3,
+        ahead=True,
+        options=TRUSTED,
+    ),
+    "new-space": Mode(NEW_SPACE, options=TRUSTED),
     "printing": Mode(saves=False, prints=20_000, options=TRUSTED),
 }
 
@@ -144,8 +176,8 @@ def main(path: str, ledger: str, name: str, pace: float) -> None:
         assert not lost, f"recorded before, and lost: {sorted(lost)}"
         study.observe(noted)
         evaluate(study, mode, noted, pace)
-        for strategy, to in mode.deepenings:
-            study.deepen(strategy, to=to)
+        for strategy, target in mode.steps:
+            study.extend(strategy, **target)
             evaluate(study, mode, noted, pace)
 
 
@@ -165,8 +197,8 @@ def evaluate(study: Study, mode: Mode, ledger: Ledger, pace: float) -> None:
     if "max_budget_limit" in options:
         study.auto_extend(train, **options)
         return
-    # After the last deepening, work ahead would never be used.
-    ahead = mode.ahead and len(study.runs) <= len(mode.deepenings)
+    # After the last step, work ahead would never be used.
+    ahead = mode.ahead and len(study.runs) <= len(mode.steps)
     study.optimize(train, ahead=ahead, **options)
 
 
