@@ -415,7 +415,11 @@ def test_the_plan_on_the_command_line(tmp_path: Path) -> None:
     assert "deepening 'efficient'" in shown.output
     wrong = CliRunner().invoke(main, ["plan", str(place), "--workers", "4"])
     assert wrong.exit_code == 2
-    assert "belong together" in wrong.output
+    assert "give --seconds-per-unit" in wrong.output
+    with deepband.open_study(place) as study:
+        study.optimize(loss, max_cost=3)
+    measured = CliRunner().invoke(main, ["plan", str(place), "--workers", "4"])
+    assert "with 4 workers" in measured.output
 
 
 # Executors that misbehave

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from deepband.analysis.durations import seconds_per_unit as seconds_per_unit_of
 from deepband.analysis.summary import Plan
 from deepband.errors import InputError
 from deepband.interfaces.cli.group import BUDGET, PATH, json_option, main, open_existing
@@ -35,7 +36,11 @@ def _planned_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("study", type=PATH, required=False)
 @_planned_options
 @click.option("--workers", type=int, help="Also estimate the time with this many workers.")
-@click.option("--seconds-per-unit", type=float, help="Seconds per unit of budget.")
+@click.option(
+    "--seconds-per-unit",
+    type=float,
+    help="Also estimate the time, with so many seconds per unit of budget.  [default: as measured]",
+)
 @click.option("--resumed", is_flag=True, help="Assume that training continues from the rung below.")
 @json_option
 def plan(
@@ -50,7 +55,7 @@ def plan(
 
     Without STUDY, plan a study that does not exist yet: give at least --max-budget.
 
-    With --workers and --seconds-per-unit, the run and each way to continue are simulated. The
+    With --workers or --seconds-per-unit, the run and each way to continue are simulated. The
     output shows the time, the share of it that workers are busy, the least time that any order of
     jobs could take, and how many workers are worthwhile: beyond that number, doubling them saves
     less than a tenth of the time.
@@ -60,8 +65,6 @@ def plan(
         return
     if any(value is not None for value in settings.values()):
         raise InputError("an existing study has its own settings: give one or the other.")
-    if (workers is None) != (seconds_per_unit is None):
-        raise InputError("--workers and --seconds-per-unit belong together: give both or neither.")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         opened = open_existing(study)
@@ -69,8 +72,11 @@ def plan(
     for warning in caught:
         click.echo(f"Warning: {warning.message}", err=True)
     forecasts = []
-    if workers is not None and seconds_per_unit is not None:
-        forecasts = forecast(opened, workers, seconds_per_unit, resumed=resumed)
+    if (workers, seconds_per_unit) != (None, None):
+        seconds = seconds_per_unit or seconds_per_unit_of(opened.session.state)
+        if seconds is None:
+            raise InputError("no evaluation took a measurable time yet: give --seconds-per-unit.")
+        forecasts = forecast(opened, workers or 1, seconds, resumed=resumed)
     text = f"{planned}\n\n{describe_forecasts(forecasts)}" if forecasts else planned
     show(_plan_values(planned) | {"forecasts": forecasts}, as_json, text)
 
