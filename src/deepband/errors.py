@@ -152,7 +152,8 @@ class UnfinishedError(DeepbandError):
         super().__init__(
             f"cannot {action}: the current run is not finished, {jobs} open (and promotions may "
             "add more). Finish it first with `study.optimize`, `deepband run`, or ask and tell "
-            "until `study.done`."
+            "until `study.done`. (`unfinished=True` extends it as it is, unless the extension is "
+            "frugal or changes the space.)"
         )
 
 

@@ -86,7 +86,7 @@ def test_a_study_never_shrinks(target: dict[str, Any], name: str) -> None:
     finish(study, noisy(0))
     with pytest.raises(BudgetError, match=name) as caught:
         study.extend(**target)
-    assert "max_budget 9, width 2, brackets 2, max_budget 27" in str(caught.value)
+    assert "max_budget 9, width 2, brackets 2; max_budget 27" in str(caught.value)
     assert len(study.runs) == 2
 
 
@@ -207,6 +207,15 @@ def test_a_quote_counts_what_is_ahead_only_where_it_is_used() -> None:
     assert quote.evaluations_new == (len(jobs),) * 2
     assert quote.cost.spent >= before
     assert "widening 'efficient', max_budget 9, width 1 to 2" in str(quote)
+
+
+def test_the_default_strategy_is_that_of_the_step() -> None:
+    study = finished()
+    assert study.quote(width=2) == study.quote("efficient", width=2)
+    assert study.quote(width=2, to=27).strategy == study.quote().strategy == "preserving"
+    study.extend(width=2)
+    assert study.runs[-1].strategy == "efficient"
+    assert str(study.quote(width=1)).startswith("nothing to do: the study has already")
 
 
 # Before a run is finished

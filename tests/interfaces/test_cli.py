@@ -77,7 +77,7 @@ def test_run_deepen_and_run_again(folder: Path) -> None:
     assert "deepband advice mlp.study" in out
     out = call(folder, "quote", "mlp.study", "--strategy", "efficient", "--to", 27)
     assert "deepening 'efficient', max_budget 9 to 27" in out
-    assert "max_budget 27: deepband run mlp.study" in call(folder, "deepen", "mlp.study")
+    assert "max_budget 27. Next: deepband run mlp.study" in call(folder, "deepen", "mlp.study")
     assert "nothing to do" in call(folder, "deepen", "mlp.study", "--to", "27.0")
     assert "run 1, max_budget 27: done" in call(folder, "run", "mlp.study")
     opened = deepband.open_study(folder / "mlp.study")
@@ -147,7 +147,7 @@ def test_hostile_texts_are_escaped(folder: Path, study: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["run", "b.study"], 2, "has no recorded objective: give FILE.py:FUNCTION"),
+        (["run", "b.study"], 2, "does not exist yet: give the objective, FILE.py:FUNCTION"),
         (["run", "b.study", "nofile.py:f", "--max-budget", "9"], 2, "there is no file nofile.py"),
         (["run", "b.study", "train.py", "--max-budget", "9"], 2, "write it as FILE.py:FUNCTION"),
         (["run", "b.study", "train.py:objectiv", "--max-budget", "9"], 2, "mean 'objective'"),

@@ -46,7 +46,7 @@ def test_widen_costs_what_was_quoted_and_is_idempotent() -> None:
     call(*NEW)
     quoted = found("quote", "a.study", "--width", 2, "--strategy", "efficient")
     assert (quoted["old_width"], quoted["width"]) == (1, 2)
-    assert "run 1, efficient, max_budget 9, width 2: deepband run a.study" in call(
+    assert "run 1, efficient, max_budget 9, width 2. Next: deepband run a.study" in call(
         "widen", "a.study"
     )
     assert "run 1, max_budget 9, width 2: done" in call("run", "a.study")
@@ -66,7 +66,9 @@ def test_extend_in_several_directions_at_once() -> None:
     )
     target = "--max-budget", 27, "--width", 3, "--brackets", 2
     said = call("extend", "a.study", *target, "--strategy", "efficient")
-    assert "run 1, efficient, max_budget 27, width 3, brackets 2: deepband run a.study" in said
+    assert (
+        "run 1, efficient, max_budget 27, width 3, brackets 2. Next: deepband run a.study" in said
+    )
     call("run", "a.study")
     assert "nothing to do" in call("extend", "a.study", *target)
     assert sizes() == [(9, 2, 1, None), (27, 3, 2, "efficient")]
@@ -127,7 +129,7 @@ def test_time_is_up_for_the_whole_command() -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (["--deepen-to", 28], "it grows by whole powers of eta"),
+        (["--deepen-to", 28], "it grows by powers of eta"),
         (["--widen-to", 0], "width is 0"),
         (["--widen-to", 2, "--strategy", "frugal"], "frugal run only promotes"),
         (["--strategy", "frugal"], "--strategy is for --widen-to and --deepen-to"),

@@ -29,6 +29,11 @@ def test_a_study_is_planned_before_it_exists() -> None:
     assert len(found["steps"]) + 1 == len(found["forecasts"])
 
 
+def test_workers_alone_are_no_estimate() -> None:
+    shown = deepband_cli("plan", "--max-budget", "9", "--workers", "8")
+    assert "give seconds_per_unit, too" in shown.output
+
+
 def test_a_plan_needs_a_study_or_a_budget(tmp_path: Path) -> None:
     path = tmp_path / "a.study"
     deepband.open_study(path, space=SPACE, max_budget=9).close()
@@ -43,6 +48,9 @@ def test_the_space_is_changed_on_the_command_line(tmp_path: Path) -> None:
     path, space = tmp_path / "a.study", tmp_path / "space.json"
     with deepband.open_study(path, space=SPACE, max_budget=9) as study:
         finish(study, noisy(0))
+    space.write_text(json.dumps({"x": [0.1, 0.5, "log"], "kind": ["a", "b"]}))
+    odd = deepband_cli("widen", str(path), "--space", str(space))
+    assert "'x' is [0.1, 0.5, \"log\"]: write a range as" in odd.output
     space.write_text(json.dumps({"x": {"range": [0.0, 0.5]}, "kind": ["a", "b"]}))
     refused = deepband_cli("widen", str(path), "--space", str(space))
     assert "'kind' is new" in refused.output

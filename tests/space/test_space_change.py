@@ -79,7 +79,7 @@ def test_jobs_carry_added_values_and_the_file_keeps_configs_as_they_were(tmp_pat
             assert list(canonical(again.session.state)) == lines
             assert again.enqueue(jobs[-1].config)
             again.session.storage.close()
-    with pytest.raises(InputError, match="another space"):
+    with pytest.raises(InputError, match=r"has another space.*give the new one to `widen`"):
         deepband.open_study(path, space={**OLD, "lr": (0.1, 0.2)})
 
 
@@ -172,7 +172,7 @@ def test_what_cannot_be_mapped_is_refused(space: Any, added: Any, message: str) 
 
 def test_the_run_must_be_finished_and_sample_something() -> None:
     study = deepband.open_study(space=OLD, max_budget=9)
-    with pytest.raises(UnfinishedError):
+    with pytest.raises(UnfinishedError, match="cannot change the space"):
         study.widen(space=WIDER, unfinished=True)
     finish(study, noisy(0))
     with pytest.raises(InputError, match="frugal run samples nothing"):
@@ -206,7 +206,10 @@ def test_observers_explanations_and_axes_show_the_change() -> None:
     assert started.change is not None
     assert started.change.added == {"extra": "off"}
     shown = "widened by efficient to width 2, with another space"
-    assert shown in make_report(study)
+    report = make_report(study)
+    assert shown in report
+    assert "The search space changed in run 1: <bdi>extra was added" in report
+    assert "1e-06 to 0.001, log" in report  # the current range, not the union
     assert overview(study.session.state, frozenset())["runs"][1]["how"] == shown
     verdicts = [str(each) for each in study.explain(0, 0)]
     assert any(text.startswith("run 1 (efficient, width 2, new space)") for text in verdicts)

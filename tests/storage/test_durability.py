@@ -176,7 +176,7 @@ def test_choices_come_back_with_the_types_that_they_had(path: Path) -> None:
         finish(study, noisy(0))
         deeper = [each.config["x"] for each in study.evaluations]
     assert {repr(each) for each in deeper} == set(map(repr, choices))
-    with pytest.raises(InputError, match="created with another space"):
+    with pytest.raises(InputError, match="has another space"):
         make(path, space={"x": [*choices[:-1], [100, 50]], "y": (0.0, 1.0)})
 
 

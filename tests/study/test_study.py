@@ -231,7 +231,7 @@ def test_an_unknown_strategy_is_refused() -> None:
     for method in (study.deepen, study.quote):
         with pytest.raises(UnknownNameError, match="Did you mean 'efficient'"):
             method("eficient")  # type: ignore[arg-type] # a type checker sees it too
-        for bad in (None, ["efficient"], 3):
+        for bad in ("", ["efficient"], 3):
             with pytest.raises(UnknownNameError, match="choose from 'discarding'"):
                 method(bad)  # type: ignore[arg-type]
 

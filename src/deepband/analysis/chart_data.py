@@ -229,6 +229,11 @@ def axes(state: State) -> list[Axis]:
     return [_axis(state, parameter) for parameter in combined(state)["hyperparameters"]]
 
 
+def current_axes(state: State) -> list[Axis]:
+    """The parameters of the space that new configs come from."""
+    return [_axis(state, parameter) for parameter in state.space["hyperparameters"]]
+
+
 def _axis(state: State, parameter: Mapping[str, Any]) -> Axis:
     name = parameter["name"]
     for key in ("choices", "sequence"):

@@ -79,6 +79,8 @@ class Quote:
     seconds: tuple[float, float] | None = field(default=None, compare=False)
     """How long one worker would take, by the measured seconds per unit of budget; None if no time
     was recorded."""
+    reached: bool = False
+    """Whether there is nothing to do, because some run has already had the given values."""
     unfinished: int = 0
     """How many jobs of the current run are open. The quote holds for an extension right now."""
 
@@ -97,6 +99,8 @@ class Quote:
     @property
     def title(self) -> str:
         """What is quoted, in one line."""
+        if self.reached:
+            return "nothing to do: the study has already been extended that far"
         steps = ", ".join(self._steps())
         mark = f" ({OUTSIDE})" if self.strategy == FRUGAL else ""
         return f"{self.step} {self.strategy!r}, {steps}{mark}"
@@ -168,7 +172,8 @@ def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Qu
     if schedule is None:
         total = _evaluated(state).total()
         configs = state.full.schedule.configs, 0
-        return _quote(state, strategy, state.schedule, {}, {}, configs, total, (total, total))
+        found = _quote(state, strategy, state.schedule, {}, {}, configs, total, (total, total))
+        return replace(found, reached=True)
     if strategy == FRUGAL:
         return _quote_frugal(state, schedule)
     ahead = [

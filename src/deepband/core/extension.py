@@ -50,6 +50,13 @@ def read_target(
     )
 
 
+def default_strategy(target: Target) -> StrategyName:
+    """The strategy of an extension for which none is given: that of `widen` if only the width
+    grows, and otherwise that of `deepen`."""
+    only_wider = target.width is not None and (target.top, target.brackets) == (None, None)
+    return "efficient" if only_wider else "preserving"
+
+
 def deeper(state: State) -> Target:
     """One level deeper: eta times the current max_budget."""
     return Target(top=state.schedule.top + 1)
@@ -126,7 +133,7 @@ def _check_frugal(state: State, schedule: Schedule) -> None:
 
 
 def _shrinks(state: State, name: str, given: object, here: object) -> BudgetError:
-    reached = ", ".join(_described(run.schedule) for run in state.runs)
+    reached = "; ".join(_described(run.schedule) for run in state.runs)
     return BudgetError(
         name,
         given,
@@ -149,7 +156,7 @@ def _rung(schedule: Schedule, max_budget: Budget) -> int:
         raise BudgetError(
             "max_budget",
             max_budget,
-            f"it grows by whole powers of eta, {schedule.eta}: the nearest values are {valid}.",
+            f"it grows by powers of eta = {schedule.eta}, and the nearest values are {valid}.",
         )
     return rung
 

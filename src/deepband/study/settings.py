@@ -197,7 +197,11 @@ def check_same(state: State, given: Settings) -> tuple[Space | None, Sampler]:
     if difference and state.changes and not Space.described(created.space).difference(space):
         return None, sampler  # the first space is accepted too
     if difference:
-        raise InputError(f"the study was created with another space: {difference}. {_ADVICE}")
+        raise InputError(
+            f"the study has another space: {difference}. Leave out the space to continue with that "
+            "of the study; to change it for new configs, give the new one to `widen`, `deepen` or "
+            "`extend`."
+        )
     return space, sampler
 
 

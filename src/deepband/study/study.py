@@ -16,7 +16,15 @@ from deepband.core.evaluations import (
     best_evaluation_at,
     count_evaluations,
 )
-from deepband.core.extension import Target, deeper, extended, options, read_target, wider
+from deepband.core.extension import (
+    Target,
+    deeper,
+    default_strategy,
+    extended,
+    options,
+    read_target,
+    wider,
+)
 from deepband.core.facts import ConfigsDrawn, JobKey, JobsReopened
 from deepband.core.records import Evaluation, Job
 from deepband.core.results import read_result, read_results
@@ -400,7 +408,7 @@ class Study:
 
     def extend(
         self,
-        strategy: StrategyName = "preserving",
+        strategy: StrategyName | None = None,
         *,
         max_budget: Budget | None = None,
         width: int | None = None,
@@ -412,7 +420,8 @@ class Study:
         """Start a run with a larger max_budget, a larger width, more brackets, or all in one step.
 
         What is left out stays as it is. If a run has already had the given values, nothing
-        happens; otherwise none of them may be smaller than it is now.
+        happens; otherwise none of them may be smaller than it is now. The default strategy is that
+        of `widen` if only the width grows, and that of `deepen` otherwise.
 
         With `unfinished`, the current run need not be finished. What is recorded at that moment
         counts as evaluated before. A result that arrives later is recorded even if the new run
@@ -428,7 +437,9 @@ class Study:
         """
         self.session.lock()
         target = read_target(self.session.state, max_budget, width, brackets)
-        self._extend("extend", strategy, target, unfinished, space, added)
+        self._extend(
+            "extend", strategy or default_strategy(target), target, unfinished, space, added
+        )
 
     def _extend(
         self,
@@ -449,20 +460,22 @@ class Study:
         change = self.session.space_change(space, added, schedule is None)
         if schedule is None:
             return
-        if strategy == FRUGAL or change or not unfinished:
+        if unfinished and (strategy == FRUGAL or change):
+            action = "change the space" if change else "deepen frugally"
+        if not unfinished or strategy == FRUGAL or change:
             self.session.check_done(action)
         self.session.start_run(strategy, schedule, change)
 
     def quote(
         self,
-        strategy: StrategyName = "preserving",
+        strategy: StrategyName | None = None,
         to: Budget | None = None,
         *,
         width: int | None = None,
         brackets: int | None = None,
     ) -> Quote:
         """What an extension would reuse, add and cost: to max_budget `to`, to a width, to a number
-        of brackets, or by default one level deeper.
+        of brackets, or by default one level deeper. The default strategy is that of `extend`.
 
         While a run is unfinished, it quotes what an extension at this moment would cost, and says
         so.
@@ -470,10 +483,11 @@ class Study:
         >>> quote = study.quote("efficient", to=27)
         >>> wider = study.quote("efficient", width=2)
         """
-        check_name(strategy)
         state = self.session.state
         by_default = (to, width, brackets) == (None, None, None)
         target = deeper(state) if by_default else read_target(state, to, width, brackets)
+        strategy = default_strategy(target) if strategy is None else strategy
+        check_name(strategy)
         schedule = extended(state, strategy, target)
         if strategy == FRUGAL:
             self.session.check_done("quote a frugal deepening")

@@ -52,7 +52,7 @@ def plan(
     width: int | None = None,
     brackets: int | None = None,
     integer_budgets: bool | None = None,
-    workers: int = 1,
+    workers: int | None = None,
     seconds_per_unit: float | None = None,
 ) -> StudyPlan:
     """What a study with these settings would evaluate and cost, without a space or an objective.
@@ -68,6 +68,8 @@ def plan(
     bracket 2        3
     17 configs, 22 evaluations, cost 78 (69 when training continues from the rung below)
     """
+    if workers is not None and seconds_per_unit is None:
+        raise InputError("workers are for an estimate of the time: give seconds_per_unit, too.")
     study = open_study(
         space={"x": (0.0, 1.0)},
         max_budget=max_budget,
@@ -86,7 +88,9 @@ def plan(
                 "seconds_per_unit, or choose a smaller max_budget."
             )
         return StudyPlan(planned, (), ())
-    forecasts = () if seconds_per_unit is None else forecast(study, workers, seconds_per_unit)
+    forecasts: list[Forecast] = []
+    if seconds_per_unit is not None:
+        forecasts = forecast(study, 1 if workers is None else workers, seconds_per_unit)
     return StudyPlan(planned, _steps(study), tuple(forecasts))
 
 

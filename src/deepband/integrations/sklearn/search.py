@@ -146,6 +146,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         those of the last call. All evaluations are reused. A script that runs again with its study
         file repeats no evaluation."""
         check_is_fitted(self)
+        if "to" in params:
+            raise InputError("deepen has no parameter 'to': give max_resources.")
         asked = self._asked["max_budget"]
         larger = Larger(max_budget=asked * self.factor if max_resources is None else max_resources)
         return self._continue(X, y, params, strategy or self.strategy, larger)
@@ -160,7 +162,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         **params: Any,
     ) -> DeepbandSearchCV:
         """Continue on the same data with more candidates at the same resources: with the width
-        `to`, by default one more than that of the last call.
+        `to`, by default one more than what the last call on this object asked for. In a new
+        session, give `to`: a stored study may already have the width that the default means.
 
         All evaluations are reused. With the default strategy, "efficient", all runs together cost
         as much as one fresh search of this width. If a run has already had this width, nothing is

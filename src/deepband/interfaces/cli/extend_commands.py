@@ -26,13 +26,13 @@ from deepband.interfaces.cli.group import (
     width_option,
 )
 from deepband.interfaces.cli.output import say
-from deepband.interfaces.cli.user_code import load_space
+from deepband.interfaces.cli.user_code import SPACE_FILE, load_space
 from deepband.study.study import Study
 
 
 def space_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add --space and --added."""
-    space = click.option("--space", type=PATH, help="A JSON file with the space of new configs.")
+    space = click.option("--space", type=PATH, help=f"The space of new configs: {SPACE_FILE}.")
     added = click.option(
         "--added",
         multiple=True,
@@ -63,7 +63,7 @@ def _read_added(text: str) -> tuple[str, Any]:
 @main.command()
 @study_argument
 @to_option
-@strategy_option()
+@strategy_option("preserving")
 @unfinished_option
 @space_options
 def deepen(study: Path, to: float | None, strategy: StrategyName, **given: Any) -> None:
@@ -72,7 +72,7 @@ def deepen(study: Path, to: float | None, strategy: StrategyName, **given: Any) 
     def extend(opened: Study) -> None:
         opened.deepen(strategy, to, **_read(given))
 
-    _extend(study, strategy, extend)
+    _extend(study, extend)
 
 
 @main.command()
@@ -91,7 +91,7 @@ def widen(study: Path, to: int | None, strategy: StrategyName, **given: Any) -> 
     def extend(opened: Study) -> None:
         opened.widen(strategy, to, **_read(given))
 
-    _extend(study, strategy, extend)
+    _extend(study, extend)
 
 
 @main.command()
@@ -102,7 +102,7 @@ def widen(study: Path, to: int | None, strategy: StrategyName, **given: Any) -> 
 @strategy_option()
 @unfinished_option
 @space_options
-def extend(study: Path, strategy: StrategyName, **given: Any) -> None:
+def extend(study: Path, strategy: StrategyName | None, **given: Any) -> None:
     """Extend a study in several directions in one step.
 
     What is left out stays as it is.
@@ -111,10 +111,10 @@ def extend(study: Path, strategy: StrategyName, **given: Any) -> None:
     def extend(opened: Study) -> None:
         opened.extend(strategy, **_read(given))
 
-    _extend(study, strategy, extend)
+    _extend(study, extend)
 
 
-def _extend(path: Path, strategy: StrategyName, extend: Callable[[Study], None]) -> None:
+def _extend(path: Path, extend: Callable[[Study], None]) -> None:
     """Extend a study, and say what that led to."""
     with open_existing(path) as opened:
         before = len(opened.runs)
@@ -125,6 +125,6 @@ def _extend(path: Path, strategy: StrategyName, extend: Callable[[Study], None])
             say(f"nothing to do: the study already reached that. Its runs: {reached}")
             return
         size = size_text(run.max_budget, run.width, run.brackets)
-        say(f"run {before}, {strategy}, {size}: deepband run {path}")
-        if strategy == FRUGAL:
+        say(f"run {before}, {run.strategy}, {size}. Next: deepband run {path}")
+        if run.strategy == FRUGAL:
             say(f"{OUTSIDE}; --to {opened.max_budget} with another strategy fills it later")

@@ -114,14 +114,15 @@ unfinished_option = click.option(
 )
 
 
-def strategy_option(default: StrategyName = "preserving") -> Callable[[Command], Command]:
-    """The option --strategy."""
+def strategy_option(default: StrategyName | None = None) -> Callable[[Command], Command]:
+    """The option --strategy. Without a default, it is that of `Study.extend`."""
+    shown = default or "efficient if only the width grows, else preserving"
     return click.option(
         "--strategy",
         type=click.Choice(list(NAMES)),
         default=default,
-        show_default=True,
-        help="Which configs are promoted; frugal is outside the paper's guarantees.",
+        help="Which configs are promoted; frugal is outside the paper's guarantees.  "
+        f"[default: {shown}]",
     )
 
 

@@ -55,10 +55,10 @@ def plan(
 
     Without STUDY, plan a study that does not exist yet: give at least --max-budget.
 
-    With --workers or --seconds-per-unit, the run and each way to continue are simulated. The
-    output shows the time, the share of it that workers are busy, the least time that any order of
-    jobs could take, and how many workers are worthwhile: beyond that number, doubling them saves
-    less than a tenth of the time.
+    With --workers or --seconds-per-unit, the run and each way to continue are simulated on a
+    virtual clock. For an existing study, the output also shows the share of the time that workers
+    are busy, the least time that any order of jobs could take, and how many workers are worthwhile:
+    beyond that number, doubling them saves less than a tenth of the time.
     """
     if study is None:
         _plan_new(settings, workers, seconds_per_unit, as_json)
@@ -86,7 +86,6 @@ def _plan_new(
 ) -> None:
     if settings["max_budget"] is None:
         raise InputError("give STUDY, or --max-budget to plan a study that does not exist yet.")
-    workers = 1 if workers is None else workers
     planned = plan_study(**settings, workers=workers, seconds_per_unit=seconds_per_unit)
     found = {"forecasts": planned.forecasts, "steps": planned.steps}
     show(_plan_values(planned.run) | found, as_json, planned)

@@ -54,7 +54,7 @@ def quote(
     to: float | None,
     width: int | None,
     brackets: int | None,
-    strategy: StrategyName,
+    strategy: StrategyName | None,
     as_json: bool,
 ) -> None:
     """Show what an extension would reuse, add and cost.

@@ -33,7 +33,7 @@ from deepband.interfaces.cli.group import (
 from deepband.interfaces.cli.output import describe, say, show
 from deepband.interfaces.cli.progress import Progress
 from deepband.interfaces.cli.rescue import rescued
-from deepband.interfaces.cli.user_code import load_objective, load_space
+from deepband.interfaces.cli.user_code import SPACE_FILE, load_objective, load_space
 from deepband.samplers import SAMPLERS
 from deepband.storage.checkpoints import KEEP, read_keep, retraining_cost, superfluous
 from deepband.study.extension_policy import read_automatic
@@ -57,7 +57,7 @@ SETTINGS = [
     click.option("--width", type=int, help="The width of the first run.  [default: 1]"),
     click.option("--brackets", type=int, help="Only the first N brackets; 1: successive halving."),
     click.option("--sampler", help=f"One of {', '.join(SAMPLERS)}.  [default: uniform]"),
-    click.option("--space", type=PATH, help="A JSON file with the search space."),
+    click.option("--space", type=PATH, help=f"The search space: {SPACE_FILE}."),
     click.option(
         "--keep", default="newest", show_default=True, help=f"Checkpoints to keep: {KEEP}."
     ),
@@ -233,7 +233,8 @@ def _opened(path: Path, given: dict[str, Any]) -> Iterator[tuple[Study, Objectiv
     named = deepband.open_study(path).session.state.objective if os.path.exists(path) else None
     text = text or named
     if text is None:
-        raise InputError(f"{path} has no recorded objective: give FILE.py:FUNCTION.")
+        why = "has no recorded objective" if os.path.exists(path) else "does not exist yet"
+        raise InputError(f"the study {path} {why}: give the objective, FILE.py:FUNCTION.")
     say(f"objective {text}" + (f" (was {named})" if named and named != text else ""))
     objective, module = load_objective(text)
     space = getattr(module, "space", None) if space is None else space
@@ -257,6 +258,10 @@ def _report_end(study: Study, limit: str) -> None:
     state = "done" if study.done else f"stopped at {limit}; run the command again to resume"
     say(f"run {run.run}, {size_text(run.max_budget, run.width, run.brackets)}: {state}")
     say(describe(best_evaluation(study.session.state)))
+    failed = sum(each.error is not None for each in study.evaluations)
+    if failed:
+        total = len(study.evaluations)
+        say(f"{failed} of {total} evaluations failed: see `deepband status`")
 
 
 @main.command()

@@ -14,6 +14,7 @@ from typing import Any
 from deepband.errors import InputError, SpaceError, UnknownNameError
 from deepband.execution.objective import Objective, takes_context
 
+SPACE_FILE = """a JSON file, such as {"lr": {"range": [0.0001, 0.1, "log"]}, "kind": ["a", "b"]}"""
 SYNTAX = "write it as FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION."
 
 
@@ -52,13 +53,18 @@ def load_space(path: Path) -> Any:
             raise SpaceError(
                 f"the space file {path} is not a valid ConfigSpace: {error}."
             ) from error
-    return {name: _range_or_choices(value) for name, value in given.items()}
+    return {name: _range_or_choices(name, value) for name, value in given.items()}
 
 
-def _range_or_choices(value: Any) -> Any:
+def _range_or_choices(name: str, value: Any) -> Any:
     """JSON has no tuples: {"range": [low, high]} or {"range": [low, high, "log"]} is one."""
     if isinstance(value, dict) and isinstance(value.get("range"), list):
         return tuple(value["range"])
+    if isinstance(value, dict) or (isinstance(value, list) and value[2:] == ["log"]):
+        raise SpaceError(
+            f"in the space file, {name!r} is {json.dumps(value)}: write a range as "
+            '{"range": [low, high]} or {"range": [low, high, "log"]}, and choices as a list.'
+        )
     return value
 
 

@@ -62,7 +62,7 @@ def _contents(study: Study) -> dict[str, Any]:
     return {
         "study": study,
         "created": state.created,
-        "axes": chart_data.axes(state),
+        "axes": chart_data.current_axes(state),
         "status": status,
         "size": size_text(status.max_budget, status.width, status.brackets),
         "step": describe_step(state, state.run),
