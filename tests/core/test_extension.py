@@ -16,6 +16,7 @@ import oracle
 from cases import MOST, Case, Step, cases, steps
 from deepband import BudgetError, InputError, Job, JobError, Study, UnfinishedError
 from deepband.analysis.export import canonical
+from deepband.analysis.quote import most_of_all_runs
 from deepband.core import hyperband
 from deepband.core.state import State
 from deepband.core.strategies import FRUGAL, STRATEGIES, StrategyName
@@ -90,7 +91,7 @@ def test_a_study_never_shrinks(target: dict[str, Any], name: str) -> None:
     assert len(study.runs) == 2
 
 
-@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "2", 10**9])
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "2", 2**63, 10**9])
 @pytest.mark.parametrize("name", ["width", "brackets"])
 def test_bad_counts_are_refused_and_nothing_is_recorded(bad: Any, name: str) -> None:
     if (bad, name) == (10**9, "brackets"):
@@ -337,6 +338,60 @@ def test_a_late_job_is_not_handed_out_twice() -> None:
     job = study.ask()
     assert job is not None
     assert key(job) == key(running[0])
+
+
+def overtaken() -> tuple[Study, list[Job]]:
+    """A study whose bracket is on the rung of jobs that an unfinished run left behind, without
+    their configs."""
+    study = open_study(brackets=1)
+    study.tell_all([(job, 100.0 + job.index) for job in study.ask_all()])
+    behind = study.ask_all()
+    study.extend("discarding", width=2, unfinished=True)
+    study.tell_all([(job, -float(job.index)) for job in study.ask_all()])
+    assert study.session.state.progress[0].rung == behind[0].rung
+    return study, behind
+
+
+def test_a_late_job_on_the_rung_of_its_bracket_can_be_taken_over() -> None:
+    study, behind = overtaken()
+    for job in behind:
+        study.release(job)
+    (job,) = study.session.reserve([key(behind[0])])
+    study.tell(job, 0.5)
+    assert study.runs[1].evaluations == 10
+    assert key(behind[1]) not in map(key, finish(study, noisy(0)))
+
+
+def test_a_late_failure_that_is_not_needed_is_not_repeated() -> None:
+    study, behind = overtaken()
+    study.tell(behind[0], ValueError("boom"))
+    assert study.retry_failed() == 0
+    folded = State(history(study.session.state))
+    assert hyperband.open_jobs(folded) == hyperband.open_jobs(study.session.state)
+
+
+def test_late_results_count_in_what_all_runs_may_cost() -> None:
+    study, behind = overtaken()
+    study.tell_all([(job, 0.5) for job in behind])
+    finish(study, noisy(0))
+    spent = sum(run.cost for run in study.runs)
+    assert most_of_all_runs(study.session.state) >= spent
+
+
+def test_a_job_ahead_that_is_running_is_not_handed_out_again() -> None:
+    study = finished()
+    (running,) = study.session.reserve([(0, 9, 0)])
+    study.deepen("efficient")
+    assert key(running) not in map(key, study.ask_all())
+    study.tell(running, 0.5)
+    with pytest.raises(JobError, match="already recorded"):
+        study.tell(running, 0.5)
+
+
+@pytest.mark.parametrize("given", ["False", 1, None])
+def test_unfinished_is_a_switch(given: Any) -> None:
+    with pytest.raises(InputError, match=r"unfinished is .*give True or False"):
+        finished().widen(unfinished=given)
 
 
 def test_frugal_needs_a_finished_run() -> None:

@@ -307,3 +307,9 @@ def test_what_the_results_of_a_generator_raise_is_the_users_own() -> None:
     with pytest.raises(InputError, match="results are pairs"):
         study.add_evaluations({"x": 0.5}, [(1, 0.5, 3)])  # type: ignore[list-item] # is refused
     assert study.evaluations == []
+
+
+@pytest.mark.parametrize("budget", [True, [3], "3", float("nan")])
+def test_a_budget_of_an_imported_result_is_a_number(budget: Any) -> None:
+    with pytest.raises(InputError, match="budget is"):
+        open_study().add_evaluation({"x": 0.5}, budget, 1.0)

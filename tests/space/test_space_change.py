@@ -18,6 +18,7 @@ from deepband.interfaces.dashboard.overview import overview
 from deepband.interfaces.report.html_report import make_report
 from deepband.samplers import SamplerName
 from deepband.space.search_space import Space
+from deepband.space.space_change import combined
 from deepband.study.observers import history
 from driving import finish, key, noisy
 
@@ -157,6 +158,10 @@ def conditional(**more: Any) -> ConfigurationSpace:
         ({**OLD, "new": ["x"]}, {"new": "y"}, r"added\['new'\] is 'y'"),
         ({**OLD, "new": ["x"]}, {"new": "x", "lr": 0.1}, "'lr', which is not a new parameter"),
         (conditional(), {"momentum": 0.5}, "'momentum' is new and depends on others"),
+        ({**OLD, "layers": "many"}, None, "was a range of integers and is the constant 'many'"),
+        ({**OLD, "layers": 1.5}, None, "was a range of integers and is the constant 1.5"),
+        ({**OLD, "lr": None}, None, "was a range of floats and is the constant None"),
+        ({**OLD, "new": ["x"]}, 5, "added is 5: give a dict"),
         (None, {"lr": 0.5}, "added belongs to a new space"),
         ({}, None, "no parameters"),
         (3, None, "is not a space"),
@@ -222,6 +227,24 @@ def test_observers_explanations_and_axes_show_the_change() -> None:
             place = found[name].position(value)
             assert place is not None
             assert 0 <= place <= 1
+
+
+def test_a_parameter_does_not_come_back_with_another_type() -> None:
+    study = finished()
+    study.widen(space={**OLD, "layers": 2})
+    finish(study, noisy(0))
+    with pytest.raises(SpaceError, match="was a range of integers and is a list of choices"):
+        study.widen(space={**OLD, "layers": ["a", "b"]})
+
+
+def test_a_range_that_becomes_logarithmic_is_still_drawn() -> None:
+    study = deepband.open_study(space={"x": (0.0, 1.0), "y": (0.0, 1.0)}, max_budget=9)
+    finish(study, noisy(0))
+    study.widen(space={"x": (1e-3, 1.0, "log"), "y": (0.0, 1.0)})
+    finish(study, noisy(0))
+    places = [axes(study.session.state)[0].position(e.config["x"]) for e in study.evaluations]
+    assert all(place is not None and 0 <= place <= 1 for place in places)
+    assert Space.described(combined(study.session.state)).has({"x": 0.0, "y": 0.5})
 
 
 def test_conditions_may_stay() -> None:

@@ -17,6 +17,7 @@ from deepband.analysis.durations import WORTH_SHOWING, resumes, seconds_per_unit
 from deepband.analysis.run_names import step_between
 from deepband.analysis.text import duration, html_table, table
 from deepband.core.costs import counts, paid
+from deepband.core.facts import JobFinished
 from deepband.core.hyperband import open_jobs
 from deepband.core.schedule import Cell, Schedule, as_number
 from deepband.core.state import State
@@ -82,7 +83,8 @@ class Quote:
     reached: bool = False
     """Whether there is nothing to do, because some run has already had the given values."""
     unfinished: int = 0
-    """How many jobs of the current run are open. The quote holds for an extension right now."""
+    """How many jobs of the current run are open. The quote is for an extension right now. Jobs that
+    are running and that the new run does not need cost extra."""
 
     @property
     def exact(self) -> bool:
@@ -258,8 +260,17 @@ def most_of_all_runs(state: State) -> Fraction:
         new: Mapping[Cell, int] = run.counts()
     else:
         new = (_least if run.strategy == "efficient" else _most)(run.schedule, known)
-    earlier = counts(each for each in paid(state) if each.run < run.number)
+    earlier = counts(
+        each for each in paid(state) if each.run < run.number or _is_extra(state, each)
+    )
     return run.schedule.cost_of(earlier) + run.schedule.cost_of(new)
+
+
+def _is_extra(state: State, result: JobFinished) -> bool:
+    """Whether it is a late result that the current run does not need so far."""
+    cell = result.bracket, result.rung
+    late = (result.bracket, result.index, result.rung) in state.late.jobs
+    return late and result.index not in state.run.arrived.get(cell, ())
 
 
 def _evaluated(state: State) -> Counter[Cell]:

@@ -121,7 +121,8 @@ def failed_jobs(state: State) -> Iterator[JobKey]:
         if progress.open or unfinished:
             for index, result in state.results[bracket, progress.rung].items():
                 own = result.run == state.run.number and not result.imported
-                if result.loss is None and own:
+                needed = index in state.run.arrived[bracket, progress.rung]
+                if result.loss is None and own and needed:
                     yield bracket, index, progress.rung
 
 

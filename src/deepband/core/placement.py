@@ -12,7 +12,7 @@ from operator import index as whole
 from typing import Any
 
 from deepband.core.facts import Config, ConfigsDrawn, Fact, JobKey, Outcome, fact_of
-from deepband.core.schedule import Budget
+from deepband.core.schedule import Budget, read_budget, read_exactly
 from deepband.core.state import State
 from deepband.core.strategies import Place
 from deepband.errors import BudgetError, InputError, shown
@@ -41,7 +41,9 @@ def _rung(state: State, budget: Budget) -> int:
     """The rung of a budget; imported results may be one rung above the top."""
     deeper = state.coming
     carried = deeper.job_budgets(state.created.integer_budgets)
-    rung = carried.index(budget) if budget in carried else deeper.rung_of(budget)
+    exact = [read_exactly(each) for each in carried]
+    wanted = read_budget("budget", budget)
+    rung = exact.index(wanted) if wanted in exact else deeper.rung_of(budget)
     if rung is not None and rung <= deeper.top:
         return rung
     valid = ", ".join(f"{each:.10g}" for each in carried)

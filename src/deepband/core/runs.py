@@ -134,4 +134,5 @@ class Late:
 
     jobs: set[JobKey] = field(default_factory=set)
     running: set[JobKey] = field(default_factory=set)
-    """Those that were handed out, and are not handed out again while they run."""
+    """Jobs that were handed out before the current run, and are not handed out again while they
+    run: those above, and jobs ahead that the current run contains."""

@@ -244,6 +244,7 @@ class State:
         A wider run may not contain all of them."""
         ahead, self.ahead = self.ahead, Ahead()
         self.ahead.running = {key for key in ahead.running if self.is_ahead(*key[:2])}
+        self.late.running |= ahead.running - self.ahead.running  # they run in the new run
         for key, result in ahead.results.items():
             bracket, index, rung = key
             if self.is_ahead(bracket, index):

@@ -37,7 +37,7 @@ class Sampler(Protocol):
         With a sampler that learns, the indices are those of one group, or what remains of it after
         a deepening or an enqueued config cut it: derive the random generator from the seed, the
         bracket and the first index. `observations`, sorted by bracket, index and rung, are all
-        evaluations of earlier runs, those of the current run in lower brackets, and those of the
-        earlier groups of this bracket on its starting rung. Other results would depend on the order
-        in which they arrive.
+        evaluations of earlier runs, those that the current run needs in lower brackets, and those
+        of the earlier groups of this bracket on its starting rung. Other results would depend on
+        the order in which they arrive.
         """

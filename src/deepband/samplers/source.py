@@ -73,8 +73,16 @@ class ConfigSource:
             return ()
         run = state.run.number
         if self._observed[0] != (run, bracket):
+            # Late and imported results may come at any time: those that the run needs count.
+            arrived = state.run.arrived
             fixed = (
-                each for each in all_evaluations(state) if each.run < run or each.bracket < bracket
+                each
+                for each in all_evaluations(state)
+                if each.run < run
+                or (
+                    each.bracket < bracket
+                    and each.index in arrived.get((each.bracket, each.rung), ())
+                )
             )
             self._observed = (run, bracket), self._fitting(state, fixed)
         start = first // self.created.chunk * self.created.chunk

@@ -8,18 +8,21 @@ configs are taken to have.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from deepband.core.facts import Config
 from deepband.core.state import State
 from deepband.errors import SpaceError, shown
-from deepband.space.choices import position, wrapped
+from deepband.space.choices import position, unwrapped, wrapped
 from deepband.space.search_space import Space, choices
 
 
 def read_added(old: Space, new: Space, added: Mapping[str, Any] | None) -> Config:
     """The values of new parameters in existing configs, checked. Raises SpaceError if the old space
     cannot become the new one."""
+    if added is not None and not isinstance(added, Mapping):
+        raise SpaceError(f"added is {shown(added)}: give a dict of parameters and values.")
     given = dict(added or {})
     for name, parameter in old.configspace.items():
         if name not in new.configspace:
@@ -28,7 +31,7 @@ def read_added(old: Space, new: Space, added: Mapping[str, Any] | None) -> Confi
                 f"varying it, fix it to a value: {{{name!r}: value}}."
             )
         was, now = _kind(parameter), _kind(new.configspace[name])
-        if was != now and None not in (was, now):
+        if was != now and not _is_fixed(parameter, new.configspace[name]):
             raise SpaceError(
                 f"parameter {name!r} was {was} and is {now} in the new space, so existing values "
                 "cannot be used there. Keep its type, or add the parameter under another name."
@@ -44,13 +47,23 @@ def read_added(old: Space, new: Space, added: Mapping[str, Any] | None) -> Confi
     }
 
 
-def _kind(parameter: Any) -> str | None:
-    """The type of a parameter's values, in words; None for a constant, which fits any other."""
+def _kind(parameter: Any) -> str:
+    """The type of a parameter's values, in words."""
     if hasattr(parameter, "value"):
-        return None
+        return f"the constant {shown(unwrapped(parameter.value))}"
     if choices(parameter):
         return "a list of choices"
     return "a range of integers" if isinstance(parameter.lower, int) else "a range of floats"
+
+
+def _is_fixed(*parameters: Any) -> bool:
+    """Whether one of two parameters is a constant that fits the other: anything fits choices and
+    other constants, and a number of its type fits a range."""
+    constants = [unwrapped(each.value) for each in parameters if hasattr(each, "value")]
+    ranges = [each for each in parameters if not choices(each)]
+    kinds = Integral if any(isinstance(each.lower, int) for each in ranges) else Real
+    fits = all(isinstance(each, kinds) and not isinstance(each, bool) for each in constants)
+    return bool(constants) and (fits or not ranges)
 
 
 def _value(new: Space, name: str, given: Mapping[str, Any]) -> Any:
@@ -107,8 +120,12 @@ def combined(state: State) -> Mapping[str, Any]:
         return state.created.space
     spaces = [state.created.space, *(change.space for change in state.changes)]
     known = [{each["name"]: each for each in space["hyperparameters"]} for space in spaces]
+    forbidden = list(spaces[0]["forbiddens"])
+    for space in spaces[1:]:
+        forbidden = [clause for clause in forbidden if clause in space["forbiddens"]]
     return {
         **state.space,
+        "forbiddens": forbidden,
         "hyperparameters": [
             _union([space[name] for space in known if name in space]) for name in known[-1]
         ],
@@ -122,12 +139,15 @@ def _union(parameters: list[Mapping[str, Any]]) -> Mapping[str, Any]:
     if ranges:
         low = min([each["lower"] for each in ranges] + constants)
         high = max([each["upper"] for each in ranges] + constants)
-        return {**ranges[-1], "lower": low, "upper": high}
+        log = bool(ranges[-1].get("log")) and low > 0
+        return {**ranges[-1], "lower": low, "upper": high, "log": log}
     values: list[Any] = []
     for each in parameters:
         for value in each.get("choices", each.get("sequence", [each.get("value")])):
             if not _contains(values, value):
                 values.append(value)
+    if len(values) == 1 == len({each["type"] for each in parameters}):
+        return parameters[-1]
     name = parameters[-1]["name"]
     plain = {"default_value": values[0], "weights": None, "meta": None}
     return {"name": name, "type": "categorical", "choices": values, **plain}

@@ -78,7 +78,8 @@ class SqliteStorage:
                 return None
             if row["commits"] == commit:
                 return []
-            if contents is None:  # read in an older format, which does not say what is new
+            upgraded = known["whole_costs"] is None and row["whole_costs"] is not None
+            if contents is None or upgraded:  # read in a format whose checksums say nothing now
                 return None
             last = codec.read_commit(connection, commit)
             if any(state.result(*finished[:3]) != finished for finished in last):

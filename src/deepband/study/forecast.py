@@ -9,10 +9,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 from deepband.core.extension import options
 from deepband.core.facts import Config
 from deepband.core.records import Job
+from deepband.core.schedule import is_finite
 from deepband.core.state import State
 from deepband.errors import InputError, shown
 from deepband.execution.executors.simulated import SimulatedExecutor
@@ -49,10 +51,11 @@ def forecast(
     An evaluation takes `seconds_per_unit` for each unit of its budget. With `resumed`, only the
     difference to the budget of the rung below counts.
     """
-    if workers < 1 or not 0 < seconds_per_unit < float("inf"):
+    count = isinstance(workers, Integral) and workers >= 1
+    if not count or not is_finite(seconds_per_unit) or seconds_per_unit <= 0:
         raise InputError(
-            f"workers is {workers} and seconds_per_unit {shown(seconds_per_unit)}: give a whole "
-            "number of 1 or more, and seconds above 0."
+            f"workers is {shown(workers)} and seconds_per_unit {shown(seconds_per_unit)}: give a "
+            "whole number of 1 or more, and seconds above 0."
         )
     duration = _duration(study.session.state, seconds_per_unit, resumed)
     start = study.copy(_RandomSampler(study.session.learns))

@@ -166,7 +166,7 @@ class Session:
         """The change to a space that a user gave, or None if it is the current one. If the target
         is already reached, a space that the study has had is accepted, too."""
         if given is None:
-            if added:
+            if added is not None:
                 raise InputError("added belongs to a new space: give space, too.")
             return None
         new, state = Space.of(given), self.state
@@ -183,10 +183,12 @@ class Session:
         return self._changed(new, added)
 
     def _changed(self, new: Space, added: Mapping[str, Any] | None) -> SpaceChange:
-        from deepband.space.space_change import read_added
+        from deepband.space.space_change import combined, read_added
         from deepband.storage.codec import check_storable
 
-        values = read_added(self.space, new, added)
+        # All spaces so far, so that no parameter comes back with another type.
+        old = Space.described(combined(self.state)) if self.state.changes else self.space
+        values = read_added(old, new, added)
         if self.persistent:
             check_storable(new.description)
         firsts = tuple(map(len, self.state.configs))

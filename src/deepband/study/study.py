@@ -30,7 +30,7 @@ from deepband.core.records import Evaluation, Job
 from deepband.core.results import read_result, read_results
 from deepband.core.schedule import Budget, as_number, check_count
 from deepband.core.strategies import FRUGAL, StrategyName, check_name
-from deepband.errors import InputError, NoResultError, SmallSpaceWarning, read_index
+from deepband.errors import InputError, NoResultError, SmallSpaceWarning, read_index, shown
 from deepband.samplers import Sampler
 from deepband.storage import MemoryStorage
 from deepband.study.observers import Observer, history
@@ -451,6 +451,8 @@ class Study:
         added: Mapping[str, Any] | None,
     ) -> None:
         check_name(strategy)
+        if not isinstance(unfinished, bool):
+            raise InputError(f"unfinished is {shown(unfinished)}: give True or False.")
         schedule = extended(self.session.state, strategy, target)
         if strategy == FRUGAL and space is not None:
             raise InputError(
