@@ -1,0 +1,187 @@
+"""Random sequences of everything that changes a study, compared with its facts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deepband
+from deepband import InputError, Job, UnfinishedError
+from deepband.core import hyperband
+from deepband.core.facts import JobKey
+from deepband.core.state import State
+from deepband.core.strategies import NAMES
+from deepband.storage import state_of
+from deepband.storage.sqlite import SqliteStorage
+from deepband.study.observers import history
+from driving import finish, key, noisy
+
+SPACES: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
+    ({"x": (0.0, 1.0)}, None),
+    ({"x": (0.0, 2.0)}, None),
+    ({"x": 0.5}, None),
+    ({"x": (0.0, 1.0), "kind": ["a", None]}, {"kind": "a"}),
+]
+MOST = 200
+"""Evaluations of the largest schedule."""
+
+
+class Player:
+    """A study, the jobs that run somewhere, and what was told so far."""
+
+    def __init__(self, seed: int, path: Path) -> None:
+        self.draw = random.Random(seed)
+        self.objective = noisy(seed, failures=self.draw.choice([0.0, 0.3]))
+        self.path = path
+        self.study = deepband.open_study(
+            path,
+            space=SPACES[0][0],
+            max_budget=self.draw.choice([3, 9, 10]),
+            width=self.draw.choice([None, 2]),
+            brackets=self.draw.choice([None, None, 1, 2]),
+        )
+        self.running: dict[JobKey, Job] = {}
+        self.told: set[JobKey] = set()
+        self.follower = SqliteStorage(path, looks_only=True)
+        self.followed = state_of(self.follower)
+
+    def ask(self) -> None:
+        for job in self.study.ask_all() if self.draw.random() < 0.5 else [self.study.ask()]:
+            if job is not None:
+                self._hand_out(job)
+
+    def work_ahead(self) -> None:
+        keys = list(hyperband.jobs_ahead(self.study.session.state))[:3]
+        for job in self.study.session.reserve(keys):
+            self._hand_out(job)
+
+    def _hand_out(self, job: Job) -> None:
+        assert key(job) not in self.running, "handed out twice"
+        assert key(job) not in self.told, "recorded, and handed out again"
+        self.running[key(job)] = job
+
+    def tell(self) -> None:
+        jobs = list(self.running.values())
+        self.draw.shuffle(jobs)
+        for job in jobs[: self.draw.randint(0, len(jobs))]:
+            self.study.tell(job, self.objective(job))
+            self.told.add(key(self.running.pop(key(job))))
+
+    def release(self) -> None:
+        if self.running:
+            job = self.running.pop(self.draw.choice(sorted(self.running)))
+            self.study.release(job)
+
+    def retry(self) -> None:
+        failed = set(hyperband.failed_jobs(self.study.session.state))
+        assert self.study.retry_failed() == len(failed)
+        self.told -= failed
+
+    def enqueue(self) -> None:
+        config = self._config()
+        with suppress(InputError):  # no place is left
+            self.study.enqueue(config, self.draw.randrange(len(self.study.session.state.progress)))
+
+    def add(self) -> None:
+        budget = self.draw.choice(self.study.session.state.run.budgets)
+        with suppress(InputError):
+            self.told.add(self.study.add_evaluation(self._config(), budget, self.draw.random()))
+
+    def _config(self) -> dict[str, Any]:
+        config = {"x": 0.5}
+        return config | {"kind": "a"} if "kind" in self.study.session.space.configspace else config
+
+    def extend(self) -> None:
+        schedule = self.study.session.state.schedule
+        target: dict[str, Any] = {}
+        if self.draw.random() < 0.5:
+            target["max_budget"] = schedule.budget(schedule.top + 1)
+        if self.draw.random() < 0.5:
+            target["width"] = schedule.width + 1
+        if schedule.bracket_limit and self.draw.random() < 0.3:
+            target["brackets"] = schedule.bracket_limit + 1
+        if self.draw.random() < 0.3:
+            target["space"], target["added"] = self.draw.choice(SPACES)
+        larger = schedule.extended("max_budget" in target, target.get("width"))
+        if larger.evaluations > MOST:
+            return
+        strategy = self.draw.choice(NAMES)
+        with suppress(InputError, UnfinishedError):
+            self.study.extend(strategy, **target, unfinished=self.draw.random() < 0.5)
+
+    def reopen(self) -> None:
+        """As after a crash: what was running is available again."""
+        self.study.close()
+        self.study = deepband.open_study(self.path)
+        self.running.clear()
+
+    def check(self) -> None:
+        state = self.study.session.state
+        recorded = {(b, i, k) for (b, k), found in state.results.items() for i in found}
+        assert self.told <= recorded | set(state.ahead.results)
+        for other in (State(history(state)), state_of(SqliteStorage(self.path, looks_only=True))):
+            assert picture(other) == picture(state)
+        news = self.follower.news(self.followed)
+        if news is None:
+            self.followed = state_of(self.follower)
+        else:
+            self.followed.apply(news)
+        assert picture(self.followed) == picture(state)
+
+    def finish(self) -> None:
+        for job in list(self.running.values()):
+            self.study.tell(job, self.objective(job))
+        self.running.clear()
+        finish(self.study, self.objective)
+
+
+def picture(state: State) -> tuple[Any, ...]:
+    """What a state consists of, without which jobs are running."""
+    return (
+        [(p.rung, sorted([*p.waiting, *p.running])) for p in state.progress],
+        state.configs,
+        state.origins,
+        {cell: found for cell, found in state.results.items() if found},
+        state.leaders,
+        {job: found._replace(run=0) for job, found in state.ahead.results.items()},
+        state.late.jobs,
+        [(run.started, run.arrived, run.left_open) for run in state.runs],
+    )
+
+
+OPERATIONS: dict[Callable[[Player], None], int] = {
+    Player.ask: 6,
+    Player.tell: 6,
+    Player.extend: 4,
+    Player.work_ahead: 2,
+    Player.release: 2,
+    Player.reopen: 1,
+    Player.retry: 1,
+    Player.enqueue: 1,
+    Player.add: 1,
+    Player.finish: 1,
+}
+SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(10, 100))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_lost_or_run_twice_whatever_is_done(seed: int, tmp_path: Path) -> None:
+    player = Player(seed, tmp_path / "a.study")
+    for operation in player.draw.choices(list(OPERATIONS), list(OPERATIONS.values()), k=30):
+        operation(player)
+        if player.draw.random() < 0.3:
+            player.check()
+    player.finish()
+    player.check()
+    if player.study.session.state.schedule.extended(levels=1).evaluations <= 3 * MOST:
+        quote = player.study.quote("efficient")
+        player.study.deepen("efficient")
+        finish(player.study, player.objective)
+        player.check()
+        assert sum(run.cost for run in player.study.runs) == quote.cost.spent + quote.cost.high
+    player.study.close()
