@@ -1,9 +1,10 @@
-"""The number of threads, and the examples in docstrings: each has `deepband` and a finished `study`
-of its own."""
+"""The number of threads, Ctrl-C, and the examples in docstrings: each has `deepband` and a finished
+`study` of its own."""
 
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -13,6 +14,11 @@ import deepband
 # Several test processes share the cores, so threads of linear algebra would wait for each other.
 # This must be set before NumPy is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell lets what it starts in the background ignore Ctrl-C, and so would every process that the
+# tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

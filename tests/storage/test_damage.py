@@ -227,7 +227,7 @@ def test_the_doctor_checks_the_file(whole: Whole, tmp_path: Path) -> None:
         ("DELETE FROM configs WHERE bracket = 1", "refers to a row of configs that is missing"),
         ("UPDATE studies SET commits = 5", "studies does not match its checksum"),
         (
-            "INSERT INTO runs VALUES (2, '81', NULL, '', 1, NULL, NULL, 0)",
+            "INSERT INTO runs VALUES (2, '81', '', '', 1, '', 1, 0)",
             "does not match its checksum",
         ),
         ("PRAGMA user_version = 2", "format number does not match"),

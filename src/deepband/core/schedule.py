@@ -258,8 +258,10 @@ def check_eta(eta: int) -> int:
 
 def check_count(name: str, given: int) -> int:
     """A width or a number of brackets as an int. Raises BudgetError unless it is positive."""
-    if isinstance(given, bool) or not isinstance(given, Integral) or not 1 <= given <= MOST_COUNT:
-        raise BudgetError(name, given, f"give a whole number from 1 to {MOST_COUNT:,}.")
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
+        raise BudgetError(name, given, "give a whole number of 1 or more.")
+    if given > MOST_COUNT:
+        raise BudgetError(name, given, f"give at most {MOST_COUNT:,}.")
     return int(given)
 
 
