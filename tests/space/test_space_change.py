@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 from ConfigSpace import ConfigurationSpace, EqualsCondition, Float
 
 import deepband
-from deepband import InputError, SpaceError, Study, UnfinishedError
+from deepband import InputError, LockedError, SpaceError, Study, UnfinishedError
 from deepband.analysis.chart_data import axes
-from deepband.analysis.export import canonical
+from deepband.analysis.export import canonical, jsonl
 from deepband.core.facts import Fact, RunStarted
 from deepband.core.state import State
 from deepband.interfaces.dashboard.overview import overview
@@ -227,6 +228,26 @@ def test_observers_explanations_and_axes_show_the_change() -> None:
             place = found[name].position(value)
             assert place is not None
             assert 0 <= place <= 1
+
+
+def test_exports_say_which_space_a_config_was_sampled_from() -> None:
+    study = finished()
+    assert "space" not in study.to_pandas()
+    study.widen(space=WIDER)
+    finish(study, noisy(0))
+    frame = study.to_pandas()
+    assert set(frame[frame.run == 0].space) == {0}
+    assert set(frame[(frame.run == 1) & (frame.rung == frame.bracket)].space) == {1}
+    lines = [json.loads(line) for line in jsonl(study.session.state)]
+    assert [line["space"] for line in lines] == list(frame.space)
+
+
+def test_a_study_that_is_locked_is_not_extended(tmp_path: Path) -> None:
+    with finished(tmp_path / "a.study"):
+        other = deepband.open_study(tmp_path / "a.study")
+        with pytest.raises(LockedError):
+            other.widen(space=WIDER)
+        assert len(other.runs) == 1
 
 
 def test_a_parameter_does_not_come_back_with_another_type() -> None:

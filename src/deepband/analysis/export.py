@@ -44,7 +44,8 @@ def canonical(state: State) -> Iterator[str]:
 
 
 def jsonl(state: State) -> Iterator[str]:
-    """One line per evaluation, with all its fields."""
+    """One line per evaluation, with all its fields. If the search space was changed, `space` is the
+    number of the one that the config was sampled from."""
     for each in all_evaluations(state):
         row = each._asdict()
         row.update(
@@ -53,6 +54,8 @@ def jsonl(state: State) -> Iterator[str]:
             metrics=dict(each.metrics),
             curve=[[step, _number(loss)] for step, loss in each.curve],
         )
+        if state.changes:
+            row["space"] = state.space_number(each.bracket, each.index)
         yield _line(row)
 
 
@@ -69,10 +72,12 @@ def cells(state: State) -> tuple[list[str], Iterator[list[Any]]]:
     found = list(all_evaluations(state))
     parameters = sorted({name for each in found for name in each.config})
     metrics = sorted({name for each in found for name in each.metrics})
-    header = [*PLAIN, *(f"config.{name}" for name in parameters)]
+    header = [*PLAIN, *(["space"] if state.changes else [])]
+    header += [f"config.{name}" for name in parameters]
     header += [f"metrics.{name}" for name in metrics]
     rows = (
         [getattr(each, name) for name in PLAIN]
+        + ([state.space_number(each.bracket, each.index)] if state.changes else [])
         + [each.config.get(name) for name in parameters]
         + [each.metrics.get(name) for name in metrics]
         for each in found

@@ -123,6 +123,10 @@ class State:
                 }
         return config
 
+    def space_number(self, bracket: int, index: int) -> int:
+        """Which space a config was sampled from: 0 is the first, 1 the one after a change."""
+        return sum(change.applies_to(bracket, index) for change in self.changes)
+
     def is_ahead(self, bracket: int, index: int) -> bool:
         """Whether a config belongs to a later full run, and to no run so far."""
         return not self.full.schedule.contains(bracket, index)
