@@ -104,7 +104,7 @@ def _stairs(
     style, width = ("--", 1.0) if resumed else ("-", 1.6)
     text = label(f"{name}: {how}", 60)
     ax.step(x, y, where="post", color=shade, linestyle=style, linewidth=width, label=text)
-    for extension in found.extensions:
+    for number, extension in enumerate(found.extensions):
         spent = extension.spent_resumed if resumed else extension.spent
         best = next((loss for at, loss in zip(x[::-1], y[::-1], strict=True) if at <= spent), y[0])
         ax.plot([spent], [best], "v", color=shade, markersize=7)
@@ -113,7 +113,7 @@ def _stairs(
                 extension.target,
                 (spent, best),
                 textcoords="offset points",
-                xytext=(4, 6),
+                xytext=(4, 6 + 10 * (number % 3)),  # labels of neighbours do not overlap
                 fontsize=8,
                 color=shade,
             )
@@ -140,5 +140,5 @@ def draw_stability(state: State, ax: Axes | None) -> Axes:
     ax.set_xlim(-0.5, len(found) - 0.5)
     ax.set_ylim(min(-0.1, *tau) - 0.1, 1.15)
     ax.set(xlabel="from budget to budget", ylabel="Kendall's tau")
-    ax.set_title(f"Do low budgets predict high ones? {name_of(state.run)}")
+    ax.set_title(f"Do low budgets predict high ones?\n{name_of(state.run)}")
     return ax
