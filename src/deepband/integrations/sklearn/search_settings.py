@@ -88,7 +88,10 @@ def smallest_resource(search: Any, X: Any, y: Any, splits: Any) -> int:
 def check_enough(search: Any, X: Any, wanted: float) -> None:
     """Raise if there are fewer samples than resources, where these are samples."""
     if search.resource == "n_samples" and wanted > count(X):
-        raise InputError(f"there are {count(X)} samples, but max_resources would be {wanted}.")
+        raise InputError(
+            f"there are {count(X)} samples, but max_resources would be {wanted}. Start with fewer "
+            "resources to deepen later, or try more candidates with widen."
+        )
 
 
 def plan_before_fit(search: Any) -> Plan:
