@@ -72,13 +72,14 @@ class Bed:
         shutil.copytree(self.disk.outside(self.place.folder), folder)
         return Place(folder, self.place.ledger_folder)
 
-    def check(self, folder: Path, expected: Outcome) -> None:
-        """Check that nothing was lost, repeated after it was recorded, or left behind."""
+    def check(self, folder: Path, expected: Outcome, cut_short: int = 0) -> None:
+        """Check that nothing was lost, repeated after it was recorded, or left behind. A run that
+        ends may cut short a few evaluations ahead of the next one."""
         check_processes(self.place.study)
         copy = self.copy(folder)
         study = deepband.open_study(copy.study)
         assert outcome(study).canonical == expected.canonical
-        check_repetitions(copy.ledger, "ran", self.excused)
+        check_repetitions(copy.ledger, "ran", self.excused, cut_short)
         check_order(copy.ledger)
         check_folder(copy)
         check_checkpoints(study.session.checkpoints)
@@ -263,4 +264,4 @@ def test_a_disk_that_is_full_again_and_again_costs_nothing_recorded(
             assert patient.end_while_full(driver) in (STORAGE_FAILED, 0)
             patient.disk.free()
         assert patient.end(patient.start(name)) == 0
-        patient.check(tmp_path / "copy", expected(name))
+        patient.check(tmp_path / "copy", expected(name), MODES[name].cut_short)
