@@ -153,7 +153,11 @@ def test_hostile_texts_are_escaped(folder: Path, study: Path) -> None:
         (["run", "b.study", "train.py:objectiv", "--max-budget", "9"], 2, "mean 'objective'"),
         (["run", "b.study", "train.py:space", "--max-budget", "9"], 2, "give a function"),
         (["run", "b.study", "no.module:f", "--max-budget", "9"], 2, "cannot be imported"),
-        (["run", "b.study", "train.py:objective"], 2, "give max_budget to create one"),
+        (
+            ["run", "b.study", "train.py:objective"],
+            2,
+            "b.study is a new study: give max_budget to create it",
+        ),
         (["run", "b.study", "train.py:objective", "--max-budget", "x"], 2, "is not a number"),
         (["run", "b.study", "train.py:objective", "--max-budget", "0"], 2, "greater than zero"),
         (["run", "b.study", "train.py:objective", "--max-budget", "9", "--keep", "x"], 2, "keep"),

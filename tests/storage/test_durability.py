@@ -147,7 +147,7 @@ def test_max_budget_is_compared_with_the_first_run_s(path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["space", "max_budget"])
 def test_a_new_study_needs_a_space_and_a_max_budget(path: Path, missing: str) -> None:
-    with pytest.raises(InputError, match=f"no study at .*mlp.study yet: give {missing}"):
+    with pytest.raises(InputError, match=f"mlp.study is a new study: give {missing} to create it"):
         make(path, **{missing: None})
     assert list(path.parent.iterdir()) == []
 

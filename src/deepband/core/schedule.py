@@ -277,9 +277,10 @@ def read_budget(name: str, given: Budget) -> Fraction:
 
 def is_finite(given: object) -> bool:
     """Whether it is a finite number within the range of floats, and not a bool."""
+    if isinstance(given, bool) or not isinstance(given, Real | Decimal):
+        return False
     try:
-        number = isinstance(given, Real | Decimal) and not isinstance(given, bool)
-        return number and math.isfinite(given)  # type: ignore[arg-type] # it is a number
+        return math.isfinite(given)
     except (OverflowError, ValueError):  # an int beyond float, a signalling NaN
         return False
 

@@ -334,7 +334,7 @@ class State:
         loss, leader = fact.loss, self.leaders.get(fact.rung)
         if loss is None or loss == math.inf:
             return
-        if leader is not None and loss > leader.loss:  # type: ignore[operator] # a leader has one
+        if leader is not None and leader.loss is not None and loss > leader.loss:
             return  # nearly always
         if leader is None or _precedence(fact) < _precedence(leader):
             self.leaders[fact.rung] = fact

@@ -28,7 +28,7 @@ from deepband.core.facts import (
     SpaceChange,
     StudyCreated,
 )
-from deepband.errors import FactError, SpaceError
+from deepband.errors import FactError
 from deepband.storage.checksums import Row, Tally, checksum
 from deepband.storage.schema import COLUMNS, DEFAULTS, LISTED, format_of, missing_columns
 from deepband.storage.tagged_json import from_text, to_text
@@ -215,37 +215,8 @@ def _drawn(
         yield ConfigsDrawn(bracket, start, configs, origin)
 
 
-def check_storable(space: Mapping[str, Any]) -> None:
-    """Raise a SpaceError for a space description with choices that cannot be stored exactly."""
-    for name, value in listed_values(space):
-        if not _is_plain(value):
-            raise SpaceError(
-                f"parameter {name!r} has the value {value!r} ({type(value).__name__}), which a "
-                "study file cannot store: use strings, numbers, bools, None, or lists, tuples and "
-                "dicts of them, or keep the study in memory."
-            )
-
-
-def listed_values(space: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The name of each parameter of a space description with each value that it lists."""
-    for parameter in space["hyperparameters"]:
-        values = parameter.get("choices", parameter.get("sequence", [parameter.get("value")]))
-        yield from ((parameter["name"], value) for value in values)
-
-
 def _number(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
-
-
-def _is_plain(value: object) -> bool:
-    """Whether JSON round-trips the value with its type."""
-    if type(value) in (list, tuple):
-        return all(map(_is_plain, value))  # type: ignore[call-overload] # it is one of the two
-    if type(value) is dict:
-        return all(_is_plain(key) and _is_plain(held) for key, held in value.items())
-    if type(value) is float:
-        return math.isfinite(value)
-    return value is None or type(value) in (str, int, bool)
 
 
 def _study(row: Head) -> StudyCreated:

@@ -184,7 +184,7 @@ class Session:
 
     def _changed(self, new: Space, added: Mapping[str, Any] | None) -> SpaceChange:
         from deepband.space.space_change import combined, read_added
-        from deepband.storage.codec import check_storable
+        from deepband.storage.storable_values import check_storable
 
         # All spaces so far, so that no parameter comes back with another type.
         old = Space.described(combined(self.state)) if self.state.changes else self.space
@@ -306,9 +306,9 @@ class Session:
 
     def save_as(self, path: str | os.PathLike[str]) -> None:
         """Write the study to a new file, with its checkpoints, and continue there."""
-        from deepband.storage.codec import check_storable
         from deepband.storage.copies import write_copy
         from deepband.storage.sqlite import SqliteStorage
+        from deepband.storage.storable_values import check_storable
 
         storage = SqliteStorage(path)
         if storage.path.exists():

@@ -133,7 +133,7 @@ def _storage(place: str | os.PathLike[str] | None) -> Storage:
 
 
 def _check_storable(created: StudyCreated) -> None:
-    from deepband.storage.codec import check_storable
+    from deepband.storage.storable_values import check_storable
 
     check_storable(created.space)
 
@@ -143,7 +143,7 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Schedule, Spac
     low, high, eta, seed = given["min_budget"], given["max_budget"], given["eta"], given["seed"]
     if given["space"] is None or high is None:
         name = "space" if given["space"] is None else "max_budget"
-        raise InputError(f"there is no study at {where} yet: give {name} to create one.")
+        raise InputError(f"{where} is a new study: give {name} to create it.")
     low, eta = 1 if low is None else low, 3 if eta is None else eta
     width = 1 if given["width"] is None else check_count("width", given["width"])
     brackets = None if given["brackets"] is None else check_count("brackets", given["brackets"])

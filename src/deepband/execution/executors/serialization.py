@@ -12,7 +12,7 @@ import cloudpickle
 
 from deepband.errors import InputError, shown
 from deepband.execution.objective import Objective
-from deepband.storage.codec import listed_values
+from deepband.storage.storable_values import listed_values
 
 
 def ship(objective: Objective) -> bytes:

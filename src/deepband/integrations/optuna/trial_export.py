@@ -18,7 +18,7 @@ from deepband.errors import SpaceError, shown
 from deepband.space.choices import position
 from deepband.space.search_space import Space, choices
 from deepband.space.space_change import combined
-from deepband.storage.codec import check_storable
+from deepband.storage.storable_values import check_storable
 from deepband.storage.tagged_json import to_text
 
 if TYPE_CHECKING:

@@ -68,11 +68,7 @@ def _read_added(text: str) -> tuple[str, Any]:
 @space_options
 def deepen(study: Path, to: float | None, strategy: StrategyName, **given: Any) -> None:
     """Raise max_budget for the next `deepband run STUDY`."""
-
-    def extend(opened: Study) -> None:
-        opened.deepen(strategy, to, **_read(given))
-
-    _extend(study, extend)
+    _extend(study, Study.deepen, strategy, to, given=given)
 
 
 @main.command()
@@ -87,11 +83,7 @@ def widen(study: Path, to: int | None, strategy: StrategyName, **given: Any) -> 
     max_budget stays the same. Width 2 starts every bracket with twice as many configs as plain
     Hyperband, width 3 with three times as many.
     """
-
-    def extend(opened: Study) -> None:
-        opened.widen(strategy, to, **_read(given))
-
-    _extend(study, extend)
+    _extend(study, Study.widen, strategy, to, given=given)
 
 
 @main.command()
@@ -107,18 +99,16 @@ def extend(study: Path, strategy: StrategyName | None, **given: Any) -> None:
 
     What is left out stays as it is.
     """
-
-    def extend(opened: Study) -> None:
-        opened.extend(strategy, **_read(given))
-
-    _extend(study, extend)
+    _extend(study, Study.extend, strategy, given=given)
 
 
-def _extend(path: Path, extend: Callable[[Study], None]) -> None:
-    """Extend a study, and say what that led to."""
+def _extend(
+    path: Path, method: Callable[..., None], *arguments: Any, given: dict[str, Any]
+) -> None:
+    """Extend a study by one of its methods, and say what that led to."""
     with open_existing(path) as opened:
         before = len(opened.runs)
-        extend(opened)
+        method(opened, *arguments, **_read(given))
         run = opened.runs[-1]
         if len(opened.runs) == before:
             reached = "; ".join(size_text(r.max_budget, r.width, r.brackets) for r in opened.runs)
