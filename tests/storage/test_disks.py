@@ -213,10 +213,12 @@ def test_a_disk_without_inodes_stops_the_run(
 
 
 WITHOUT_CONTEXT = """
-import sys, time, deepband
+import os, sys, time, deepband
 
 def train(config, budget):
     open(sys.argv[2], "a").close()
+    while not os.path.exists(sys.argv[3]):
+        time.sleep(0.01)
     time.sleep(0.05)
     return config["x"] / budget
 
@@ -230,13 +232,16 @@ with deepband.open_study(sys.argv[1]) as study:
 
 def test_a_job_that_cannot_be_held_is_no_verdict(tmp_path: Path) -> None:
     """Without a context, a worker creates nothing but a job file. If that fails, the config is not
-    at fault."""
+    at fault. No evaluation ends before the disk is full, so the run cannot be over by then."""
     with bed_of_files(tmp_path, "printing", "size=1m,nr_inodes=300") as patient:
-        study, begun = str(patient.place.study), patient.place.ledger.path
-        command, enter = ["-c", WITHOUT_CONTEXT, study, str(begun)], patient.disk.enter
+        begun, full = patient.place.ledger.path, tmp_path / "full"
+        command = ["-c", WITHOUT_CONTEXT, *map(str, (patient.place.study, begun, full))]
+        enter = patient.disk.enter
         with (tmp_path / "said").open("w") as said:
             driver = Process(command, enter=enter, stdout=said)
         wait_until(begun.exists)
+        patient.disk.fill_inodes()
+        full.touch()
         while driver.poll() is None:
             patient.disk.fill_inodes()
             time.sleep(0.01)
