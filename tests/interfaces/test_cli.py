@@ -447,3 +447,42 @@ def test_a_name_without_room_for_the_files_beside_it_is_refused(folder: Path) ->
     longest = folder / ("x" * 247)
     call(folder, "run", longest.name, "train.py:objective", "--max-budget", 3)
     assert deepband.open_study(longest).done
+
+
+DEVICES = """
+import os
+space = {"x": (0.0, 1.0)}
+print("imported with", os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+def objective(config, budget, context):
+    seen = {"visible": os.environ["CUDA_VISIBLE_DEVICES"], "device": context.device}
+    return {"loss": config["x"] / budget, **seen}
+"""
+
+
+def test_devices_of_workers(folder: Path) -> None:
+    (folder / "gpu.py").write_text(DEVICES)
+    run = ("run", "gpu.study", "gpu.py:objective", "--max-budget", 9)
+    out = call(folder, *run, "--devices", "GPU-a,cpu", "--per-device", 2)
+    assert "4 worker processes on the devices GPU-a, cpu\n" in out
+    with deepband.open_study(folder / "gpu.study") as study:
+        seen = {(each.metrics["visible"], each.metrics["device"]) for each in study.evaluations}
+    assert seen == {("GPU-a", "cuda:0"), ("", "cpu")}
+
+
+@pytest.mark.parametrize("command", ["run", "auto-extend"])
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (["--devices", "gpu0"], "the device 'gpu0' cannot be read: give names such as 'cuda:0'"),
+        (["--devices", "GPU-a", "--workers", 2], "per_device=2 to let workers share a device"),
+        (["--devices", "GPU-a", "--executor", "ray"], "resources={'num_gpus': 1} on Ray"),
+        (["--per-device", 2], "give devices, too"),
+    ],
+)
+def test_devices_that_cannot_be_used_create_no_study(
+    folder: Path, command: str, given: list[object], problem: str
+) -> None:
+    start = (command, "gpu.study", "train.py:objective", "--max-budget", 9, "--max-cost", 500)
+    assert problem in call(folder, *start, *given, code=2)
+    assert not (folder / "gpu.study").exists()

@@ -120,6 +120,16 @@ def test_the_recipes_go_on_from_the_rung_below(
     check_pieces(recipes.train_transformer, config, [8, 32], tmp_path / "transformer")
 
 
+@pytest.mark.heavy
+def test_the_page_on_gpus_runs_without_one(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "gpus.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert block.count('devices="auto"') == 1
+    program = tmp_path / "gpus.py"
+    program.write_text(block.replace('devices="auto"', 'devices=["cpu"]'))
+    assert "'lr': " in run(program, tmp_path)
+
+
 def check_pieces(train: Any, config: dict[str, Any], budgets: list[int], folder: Path) -> None:
     """Without a tolerance: a step is the same whoever made the one before."""
     folder.mkdir()

@@ -59,6 +59,8 @@ class RunningJob(NamedTuple):
     host: str
     started: float
     deadline: float | None
+    device: str
+    """The GPU that the worker uses, as CUDA_VISIBLE_DEVICES names it; empty if it has none."""
 
 
 class Outbox:
@@ -91,7 +93,9 @@ class Outbox:
         return open(plain_files.open_file(self.folder, OUTPUT, self.output_file(key).name), "rb")
 
     @contextmanager
-    def hold(self, key: JobKey, token: str, seconds: float | None) -> Iterator[None]:
+    def hold(
+        self, key: JobKey, token: str, seconds: float | None, device: str = ""
+    ) -> Iterator[None]:
         """Lock the file of a job while it runs. The lock ends with the process, however it dies.
 
         It is a record lock, because forked children do not inherit those."""
@@ -106,6 +110,7 @@ class Outbox:
                 "host": socket.gethostname(),
                 "started": now,
                 "deadline": None if seconds is None else now + seconds,
+                "device": device,
             }
             with suppress(OSError):  # on a full disk, the file says nothing about the worker
                 os.write(descriptor, json.dumps(note).encode())
@@ -259,12 +264,13 @@ def _note(content: bytes) -> dict[str, Any]:
         note = json.loads(content)
     note = note if isinstance(note, dict) else {}
     pid, host, started = note.get("pid"), note.get("host"), note.get("started")
-    deadline = note.get("deadline")
+    deadline, device = note.get("deadline"), note.get("device")
     return {
         "pid": pid if type(pid) is int and 1 < pid < 2**31 else 0,
         "host": host if isinstance(host, str) else "",
         "started": float(started) if _is_time(started) else time.time(),
         "deadline": float(deadline) if _is_time(deadline) else None,
+        "device": device if isinstance(device, str) else "",
     }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepband.errors import InputError, shown
+from deepband.execution.devices import Device, DevicesSpec, assigned, read_devices
 from deepband.execution.executors.base import Timeout, check_seconds
 from deepband.execution.executors.selection import choose, needs_outbox
 from deepband.execution.limits import Limits
@@ -31,15 +33,43 @@ class RunOptions:
     retries: int
     wait: bool
     first_failures: int | None
+    devices: DevicesSpec = None
+    per_device: int = 1
 
     def __post_init__(self) -> None:
         if self.workers is not None:
             _check_whole("workers", self.workers, 1)
+        _check_whole("per_device", self.per_device, 1)
+        self._check_devices()
         _check_whole("retries", self.retries, 0)
         if self.first_failures is not None:
             _check_whole("first_failures", self.first_failures, 0)
         if not callable(self.timeout):
             check_seconds("timeout", self.timeout)
+        if self.devices is not None:  # found once, also if there are several runs
+            object.__setattr__(self, "devices", read_devices(self.devices, os.environ))
+            object.__setattr__(self, "workers", len(self.worker_devices))
+
+    @property
+    def worker_devices(self) -> Sequence[Device]:
+        """The device of each worker; none if no devices are given."""
+        if self.devices is None:
+            return ()
+        return assigned(read_devices(self.devices, os.environ), self.per_device, self.workers)
+
+    def _check_devices(self) -> None:
+        if self.devices is None and self.per_device != 1:
+            raise InputError(
+                f"per_device is {self.per_device}, the number of workers on each device: give "
+                "devices, too."
+            )
+        if self.devices is not None and self.executor is not None:
+            raise InputError(
+                "devices are for worker processes on this machine, and an executor has its own: "
+                "leave devices out, and say what each job needs, with resources={'num_gpus': 1} on "
+                "Ray, or resources={'GPU': 1} on Dask workers that were started with "
+                "`--resources GPU=1`."
+            )
 
 
 def run_jobs(
@@ -65,7 +95,8 @@ def _loop(
     options: RunOptions,
     interrupts: Interrupts,
 ) -> Loop:
-    travels = needs_outbox(options.executor, options.workers or 0, options.timeout)
+    devices = options.worker_devices
+    travels = needs_outbox(options.executor, options.workers or 0, options.timeout, devices)
     if travels and not session.persistent and not isinstance(options.executor, ThreadPoolExecutor):
         from deepband.execution.executors.serialization import check_choices  # loads cloudpickle
 
@@ -82,6 +113,7 @@ def _loop(
         workers=options.workers or 0,
         timeout=options.timeout,
         resources=options.resources,
+        devices=devices,
     )
     first_failures = options.first_failures
     if first_failures is None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from deepband.analysis.explanation import Verdict
     from deepband.analysis.quote import Quote
     from deepband.analysis.summary import Plan, RunSummary
+    from deepband.execution.devices import DevicesSpec
     from deepband.execution.executors.base import Timeout
     from deepband.execution.executors.selection import ExecutorSpec
     from deepband.execution.objective import Objective
@@ -137,6 +138,8 @@ class Study:
         ahead_limit: Budget | None = None,
         wait: bool = True,
         first_failures: int | None = None,
+        devices: DevicesSpec = None,
+        per_device: int = 1,
     ) -> None:
         """Evaluate jobs until the current run is done or a limit is reached.
 
@@ -152,6 +155,10 @@ class Study:
           `concurrent.futures.Executor`. `workers` is then the number of concurrent jobs, if the
           executor does not report it.
         - `resources`: what each job needs on Dask or Ray, such as {"num_gpus": 1}.
+        - `devices`: the GPUs of worker processes, such as ["cuda:0", "cuda:1"], or "auto" for all.
+          Each worker sees only its own, as `context.device`. By default, there is one worker for
+          each device.
+        - `per_device`: how many workers may share a device.
 
         What happens to jobs that fail:
 
@@ -180,7 +187,17 @@ class Study:
         if ahead_limit is not None and not ahead:
             raise InputError("ahead_limit bounds what ahead=True spends: give both.")
         limits = Limits(max_seconds, max_cost, ahead_limit if ahead else 0)
-        options = RunOptions(workers, executor, resources, timeout, retries, wait, first_failures)
+        options = RunOptions(
+            workers,
+            executor,
+            resources,
+            timeout,
+            retries,
+            wait,
+            first_failures,
+            devices,
+            per_device,
+        )
         run_jobs(self.session, objective, limits, options)
 
     def auto_extend(
@@ -199,6 +216,8 @@ class Study:
         max_seconds: float | None = None,
         wait: bool = True,
         first_failures: int | None = None,
+        devices: DevicesSpec = None,
+        per_device: int = 1,
     ) -> None:
         """Optimize, then deepen or widen and optimize again, as long as `advice` recommends it.
 
@@ -222,8 +241,20 @@ class Study:
 
         if max_hours is not None and executor is not None and workers is None:
             raise InputError("max_hours needs the number of workers of the executor: give workers.")
-        automatic = read_automatic(strategy, max_cost, max_hours, max_budget_limit, workers or 1)
-        options = RunOptions(workers, executor, resources, timeout, retries, wait, first_failures)
+        options = RunOptions(
+            workers,
+            executor,
+            resources,
+            timeout,
+            retries,
+            wait,
+            first_failures,
+            devices,
+            per_device,
+        )
+        automatic = read_automatic(
+            strategy, max_cost, max_hours, max_budget_limit, options.workers or 1
+        )
         run_and_extend(self, objective, Limits(max_seconds), automatic, options)
 
     def ask(self) -> Job | None:

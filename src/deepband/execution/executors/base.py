@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -43,6 +43,8 @@ class Order:
     """How long the task may take."""
     folder: Path
     """The folder of the study, as a path of the driver."""
+    device: str = field(default="", kw_only=True)
+    """The GPU of the worker, as CUDA_VISIBLE_DEVICES names it; empty if it has none."""
 
     @property
     def key(self) -> JobKey:

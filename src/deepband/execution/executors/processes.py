@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import secrets
 import signal
+import socket
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.connection import wait
@@ -20,11 +22,12 @@ from typing import Any
 
 from deepband.core.records import Attempt
 from deepband.errors import DeepbandError, ObjectiveError
+from deepband.execution.devices import Device
 from deepband.execution.executors.base import Ended, Order, Timeout, seconds_allowed
 from deepband.execution.executors.serialization import ship
 from deepband.execution.executors.worker_process import WorkerProcess, end_workers
 from deepband.execution.objective import Objective, Task
-from deepband.execution.outbox import Outbox, read_job_file
+from deepband.execution.outbox import Outbox, RunningJob, read_job_file
 
 SECONDS_BETWEEN_CHECKS = 0.1
 SECONDS_TO_TERMINATE = 2.0
@@ -39,26 +42,50 @@ death, and another one is started only then."""
 
 
 class ProcessExecutor:
-    """Runs tasks in `workers` processes."""
+    """Runs tasks in one process per device; None stands for a process without a device."""
 
     def __init__(
-        self, objective: Objective, workers: int, outbox: Outbox, timeout: Timeout = None
+        self,
+        objective: Objective,
+        devices: Sequence[Device | None],
+        outbox: Outbox,
+        timeout: Timeout = None,
     ) -> None:
         self._folder = outbox.folder
         self._timeout = timeout
-        self._workers = _Workers(ship(objective))
-        self._slots = [_Slot(number, self._workers, outbox) for number in range(workers)]
+        shipped = ship(objective)
+        self._workers = {device: _Workers(shipped, device) for device in devices}
+        self._slots = [
+            _Slot(number, self._workers[device], outbox) for number, device in enumerate(devices)
+        ]
+        self._orphans = [each for each in outbox.running() if _uses_gpu_here(each)]
+        """Jobs that workers of a dead driver run on a GPU of this machine."""
 
     @property
     def free(self) -> int:
-        return sum(slot.order is None for slot in self._slots)
+        return len(self._idle())
+
+    def _idle(self) -> list[_Slot]:
+        """The slots that can take a task. A GPU that orphans still use has fewer."""
+        idle = [slot for slot in self._slots if slot.order is None]
+        if not self._orphans:
+            return idle
+        now = map(read_job_file, [each.path for each in self._orphans])
+        self._orphans = [each for each in now if each is not None and each.held]
+        taken = Counter(each.device for each in self._orphans)
+        for slot in reversed(list(idle)):
+            if taken[slot.gpu] > 0:
+                taken[slot.gpu] -= 1
+                idle.remove(slot)
+        return idle
 
     def submit(self, task: Task) -> None:
-        slot = next(slot for slot in self._slots if slot.order is None)
+        slot = self._idle()[0]
         seconds = seconds_allowed(self._timeout, task)
         if task.context is not None:
-            task = replace(task, context=replace(task.context, slot=slot.number))
-        slot.start(Order(task, secrets.token_hex(4), seconds, self._folder))
+            context = replace(task.context, slot=slot.number, device=slot.device_name)
+            task = replace(task, context=context)
+        slot.start(Order(task, secrets.token_hex(4), seconds, self._folder, device=slot.gpu))
 
     def wait(self, seconds: float) -> Sequence[Ended]:
         end = time.monotonic() + seconds
@@ -75,13 +102,19 @@ class ProcessExecutor:
 
     def close(self) -> None:
         end_workers([worker for slot in self._slots if (worker := slot.give_up()) is not None])
-        self._workers.close()
+        for workers in self._workers.values():
+            workers.close()
+
+
+def _uses_gpu_here(running: RunningJob) -> bool:
+    return running.device != "" and running.host == socket.gethostname()
 
 
 class _Workers:
-    """Starts workers, and keeps a spare one after the first failure."""
+    """Starts workers for a device, and keeps a spare one after the first failure."""
 
-    def __init__(self, shipped: bytes) -> None:
+    def __init__(self, shipped: bytes, device: Device | None) -> None:
+        self.device = device
         self._shipped = shipped
         self._spare: WorkerProcess | None = None
 
@@ -108,7 +141,7 @@ class _Workers:
         """A new worker. If the fork server was killed, the next attempt starts another one."""
         for _ in range(STARTS):
             try:
-                return WorkerProcess(self._shipped, preload)
+                return WorkerProcess(self._shipped, preload, self.device)
             except (OSError, EOFError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 time.sleep(SECONDS_BETWEEN_STARTS)
@@ -135,6 +168,16 @@ class _Slot:
         """When the worker was seen to have released its job without having answered."""
         self._late: str | None = None
         self._kill_at = 0.0
+
+    @property
+    def device_name(self) -> str | None:
+        """The name of the device for the objective."""
+        return self._workers.device.name if self._workers.device else None
+
+    @property
+    def gpu(self) -> str:
+        """The GPU of the worker, as CUDA_VISIBLE_DEVICES names it; empty if it has none."""
+        return self._workers.device.visible if self._workers.device else ""
 
     @property
     def events(self) -> list[Any]:

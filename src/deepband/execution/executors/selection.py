@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deepband.errors import InputError, shown
+from deepband.execution.devices import Device
 from deepband.execution.executors.base import Executor, Timeout
 from deepband.execution.executors.inline import InlineExecutor
 from deepband.execution.executors.simulated import SimulatedExecutor
@@ -37,20 +38,22 @@ def choose(
     workers: int,
     timeout: Timeout,
     resources: Mapping[str, float] | None,
+    devices: Sequence[Device] = (),
 ) -> Executor:
-    """An executor that runs the objective; `workers` is 0 if the user did not give any."""
+    """An executor that runs the objective; `workers` is 0 if the user did not give any. `devices`
+    has one for each worker, or none."""
     if resources and not (isinstance(given, str) or _is_dask(given)):
         raise InputError("resources only apply to Ray and Dask: omit them for other executors.")
     if isinstance(given, SimulatedExecutor):
         given.objective = objective
         return given
-    if is_inline(given, workers, timeout):
+    if is_inline(given, workers, timeout, devices):
         return InlineExecutor(objective, interrupts, outbox)
     assert outbox is not None
     if given is None:
         from deepband.execution.executors.processes import ProcessExecutor  # loads cloudpickle
 
-        return ProcessExecutor(objective, workers or 1, outbox, timeout)
+        return ProcessExecutor(objective, devices or [None] * (workers or 1), outbox, timeout)
     from deepband.execution.executors.futures import FuturesExecutor
     from deepband.execution.executors.serialization import ship
 
@@ -59,14 +62,20 @@ def choose(
     return FuturesExecutor(shipped, _pool(given, workers or None, resources), outbox, timeout)
 
 
-def is_inline(given: ExecutorSpec, workers: int, timeout: Timeout) -> bool:
-    """Whether jobs run in this process, one after another."""
-    return given is None and workers <= 1 and timeout is None
+def is_inline(
+    given: ExecutorSpec, workers: int, timeout: Timeout, devices: Sequence[Device] = ()
+) -> bool:
+    """Whether jobs run in this process, one after another. With devices they never do, because the
+    environment of this process must not change."""
+    return given is None and workers <= 1 and timeout is None and not devices
 
 
-def needs_outbox(given: ExecutorSpec, workers: int, timeout: Timeout) -> bool:
+def needs_outbox(
+    given: ExecutorSpec, workers: int, timeout: Timeout, devices: Sequence[Device] = ()
+) -> bool:
     """Whether results come from elsewhere, and may be lost on the way."""
-    return not isinstance(given, SimulatedExecutor) and not is_inline(given, workers, timeout)
+    inline = is_inline(given, workers, timeout, devices)
+    return not isinstance(given, SimulatedExecutor) and not inline
 
 
 def _is_dask(given: object) -> bool:

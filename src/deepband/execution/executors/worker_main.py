@@ -82,7 +82,7 @@ def work(order: Order) -> Attempt | str:
     outbox, key = Outbox(order.folder), order.key
     _busy.set()
     try:
-        with outbox.hold(key, order.token, order.seconds):
+        with outbox.hold(key, order.token, order.seconds, order.device):
             if not _driver_lives():  # the next driver may not have seen this job running,
                 os._exit(0)  # so it will run it again
             with capped_output(outbox.output_file(key)):

@@ -19,6 +19,7 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from deepband.core.records import Attempt
+from deepband.execution.devices import VARIABLE, Device
 from deepband.execution.executors.base import Order
 from deepband.execution.executors.worker_main import LOADED, serve
 from deepband.system.process_tree import descendants, kill_all
@@ -29,13 +30,16 @@ SECONDS_TO_DIE = 10.0
 class WorkerProcess:
     """A process that waits for orders. With `preload`, it loads the objective before the first."""
 
-    def __init__(self, shipped: bytes, preload: bool = False) -> None:
+    def __init__(self, shipped: bytes, preload: bool = False, device: Device | None = None) -> None:
         self._mark = secrets.token_hex(8)
         self._pipe, theirs = multiprocessing.Pipe()
         self._closed = False
         """Whether the other end of the pipe is closed."""
         self._loading = preload
-        arguments = (theirs, shipped, dict(os.environ), os.getcwd(), self._mark, preload)
+        environment = dict(os.environ)
+        if device is not None:
+            environment[VARIABLE] = device.visible
+        arguments = (theirs, shipped, environment, os.getcwd(), self._mark, preload)
         self._process = _Process(target=serve, args=arguments, name="deepband worker")
         try:
             with _interrupts_blocked():

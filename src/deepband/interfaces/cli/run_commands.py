@@ -72,6 +72,16 @@ EXECUTION = [
         callback=merge_resources,
         help="What each job needs on Dask or Ray, such as num_gpus=1; may be repeated.",
     ),
+    click.option(
+        "--devices", help="GPUs of worker processes, such as cuda:0,cuda:1; auto: all of them."
+    ),
+    click.option(
+        "--per-device",
+        type=int,
+        default=1,
+        show_default=True,
+        help="Number of worker processes that share a device.",
+    ),
     click.option("--timeout", type=float, help="Time limit of one evaluation, in seconds."),
     click.option(
         "--retries",
@@ -93,7 +103,7 @@ EXECUTION = [
     click.option("--max-seconds", type=float, help="Start no new job after this time."),
 ]
 EXECUTION_NAMES = ["workers", "executor", "resources", "timeout", "retries", "wait"]
-EXECUTION_NAMES += ["first_failures", "max_seconds"]
+EXECUTION_NAMES += ["first_failures", "devices", "per_device", "max_seconds"]
 
 
 def options_of_runs(command: Command) -> Command:
@@ -140,6 +150,7 @@ def run(
     Repeating it continues where it stopped, and does nothing once all is done.
     """
     steps = _steps(widen_to, deepen_to, strategy)
+    _read_devices(given)
     with _opened(study, given) as (opened, objective, execution):
         _check_steps(opened, steps)
         if retry_failed:
@@ -204,6 +215,7 @@ def auto_extend(
     Give --max-cost or --max-hours. Hours are those that evaluations took, divided by --workers.
     --strategy is that of deepening. OBJECTIVE is the same as for `deepband run`.
     """
+    _read_devices(given)
     automatic = read_automatic(
         strategy, max_cost, max_hours, max_budget_limit, given["workers"] or 1
     )
@@ -224,6 +236,14 @@ def auto_extend(
             say(f"Details: deepband advice {study}")
 
 
+def _read_devices(given: dict[str, Any]) -> None:
+    """Replace devices by those that they name, and set the number of workers that follows. Invalid
+    options raise here, before a study is created."""
+    names = [name for name in EXECUTION_NAMES if name != "max_seconds"]
+    options = RunOptions(**{name: given[name] for name in names})
+    given.update(devices=options.devices, workers=options.workers)
+
+
 @contextmanager
 def _opened(path: Path, given: dict[str, Any]) -> Iterator[tuple[Study, Objective, dict[str, Any]]]:
     """The study, its objective, and the arguments of `optimize` among what was given."""
@@ -235,6 +255,9 @@ def _opened(path: Path, given: dict[str, Any]) -> Iterator[tuple[Study, Objectiv
     if text is None:
         why = "has no recorded objective" if os.path.exists(path) else "does not exist yet"
         raise InputError(f"the study {path} {why}: give the objective, FILE.py:FUNCTION.")
+    if execution["devices"] is not None:
+        names = ", ".join(device.visible or device.name for device in execution["devices"])
+        say(f"{execution['workers']} worker processes on the devices {names}")
     say(f"objective {text}" + (f" (was {named})" if named and named != text else ""))
     objective, module = load_objective(text)
     space = getattr(module, "space", None) if space is None else space
