@@ -243,6 +243,27 @@ def test_removing_checkpoints_reports_the_cost(folder: Path) -> None:
     assert "deepening may repeat up to" in out
 
 
+def test_the_best_checkpoint_is_printed(folder: Path) -> None:
+    call(folder, "run", "s.study", "train.py:slow", "--max-budget", 9)
+    best = deepband.open_study(folder / "s.study").best
+    assert call(folder, "best", "s.study", "--path") == f"{best.checkpoint}\n"
+    assert call(folder, "best", "s.study").endswith(f"\ncheckpoint: {best.checkpoint}\n")
+    found = json.loads(call(folder, "best", "s.study", "--json"))
+    assert found["checkpoint"] == str(best.checkpoint)
+    path = call(folder, "best", "s.study", "--path", "--rung", 2).strip()
+    assert Path(path, "state").read_text() == "9"
+    assert "give one of them" in call(folder, "best", "s.study", "--path", "--json", code=2)
+    for file in best.checkpoint.iterdir():
+        file.write_text("damaged")
+    assert "have changed since they were saved" in call(folder, "best", "s.study", "--path", code=1)
+    assert json.loads(call(folder, "best", "s.study", "--json"))["checkpoint"] is None
+    call(folder, "checkpoints", "s.study", "--keep", "none")
+    message = call(folder, "best", "s.study", "--path", code=1)
+    assert "has no checkpoint: the study has none at all" in message
+    assert "context.save(model=model)" in message
+    assert call(folder, "best", "s.study").endswith("\ncheckpoint: none\n")
+
+
 def test_a_terminal_sees_a_live_table(folder: Path) -> None:
     pid, terminal = pty.fork()
     if pid == 0:

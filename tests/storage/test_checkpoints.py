@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import shutil
 import threading
 import time
@@ -15,11 +16,13 @@ from typing import Any
 import pytest
 
 import deepband
-from deepband import Context, InputError, Job, StorageError, Study
+from deepband import Context, Evaluation, InputError, Job, StorageError, Study
+from deepband.analysis import export
 from deepband.core.facts import Outcome
 from deepband.core.records import Attempt
 from deepband.execution.outbox import Outbox
-from deepband.storage.checkpoints import read_keep, seal
+from deepband.storage.checkpoints import seal
+from deepband.storage.retention import read_keep, superfluous
 
 Objective = Callable[[dict[str, Any], float, Context], float]
 
@@ -50,6 +53,10 @@ def path(tmp_path: Path) -> Path:
 
 def folders(study: Study) -> set[tuple[int, int, int]]:
     return set(study.session.checkpoints.kept())
+
+
+def key_of(evaluation: Evaluation) -> tuple[int, int, int]:
+    return evaluation.bracket, evaluation.index, evaluation.rung
 
 
 def newest(study: Study) -> set[tuple[int, int, int]]:
@@ -105,16 +112,16 @@ def damage_the_manifest(folder: Path) -> None:
     folder.with_suffix(".json").write_text("{")
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        damage_by_deleting,
-        damage_by_cutting,
-        damage_by_flipping,
-        damage_by_adding,
-        damage_the_manifest,
-    ],
-)
+DAMAGES = [
+    damage_by_deleting,
+    damage_by_cutting,
+    damage_by_flipping,
+    damage_by_adding,
+    damage_the_manifest,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("keep", ["newest", "all"])
 def test_a_damaged_checkpoint_is_not_trained_on(
     path: Path, damage: Callable[[Path], None], keep: str
@@ -236,6 +243,122 @@ def test_the_best_are_kept_when_told(path: Path) -> None:
         losses = {(e.bracket, e.index): e.loss for e in study.evaluations if e.rung == 3}
         best = sorted(losses, key=lambda each: (losses[each], each))[:4]
         assert {key[:2] for key in kept} == set(best)
+
+
+def worse_with_budget(config: dict[str, Any], budget: float, context: Context) -> float:
+    """Overfits: the best loss of every config is that of its lowest rung."""
+    return train(config, budget, context) + budget
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("keep", ["newest", "top:1", "top:3"])
+def test_the_best_evaluation_keeps_its_checkpoint(path: Path, keep: str, workers: int) -> None:
+    with open_study(path, keep=keep, max_budget=27) as study:
+        for _ in range(2):
+            study.optimize(worse_with_budget, workers=workers)
+            best, top = study.best, study.best_at()
+            assert best.rung == 0
+            assert top.rung == study.session.state.schedule.top
+            assert best.checkpoint == study.session.checkpoints.path(key_of(best))
+            assert float((best.checkpoint / "deep" / "state").read_text()) == best.budget
+            assert float((top.checkpoint / "deep" / "state").read_text()) == top.budget
+            if keep == "newest":
+                assert folders(study) == newest(study) | {key_of(best)}
+            else:
+                assert key_of(best) in folders(study)
+                assert len(folders(study)) <= int(keep[4:]) + 1
+            study.deepen("efficient")
+            if keep == "top:1":
+                break
+
+
+def test_every_best_on_the_way_has_its_checkpoint_and_no_former_one_stays(path: Path) -> None:
+    """The loss falls with every evaluation, then rises with the rung: the best changes often, and
+    often while its config is already on a higher rung."""
+    done = 0
+
+    def objective(config: dict[str, Any], budget: float, context: Context) -> float:
+        nonlocal done
+        if done:
+            with deepband.open_study(path) as seen:
+                assert seen.best.checkpoint is not None
+                assert seen.best_at().checkpoint is not None
+        done += 1
+        train(config, budget, context)
+        return float((-1) ** done * config["x"] - done + budget / 3)
+
+    with open_study(path) as study:
+        study.optimize(objective)
+        assert done == 22
+        assert folders(study) == newest(study) | {key_of(study.best)}
+
+
+def test_nothing_is_kept_of_the_best_when_told(path: Path) -> None:
+    with open_study(path, keep="none") as study:
+        study.optimize(worse_with_budget)
+        assert study.best.checkpoint is None
+        assert study.best_at().checkpoint is None
+
+
+@pytest.mark.parametrize("keep", ["newest", "top:1"])
+def test_removing_checkpoints_later_spares_the_best(path: Path, keep: str) -> None:
+    with open_study(path, keep="all") as study:
+        study.optimize(worse_with_budget)
+        gone = superfluous(study.session.state, read_keep(keep), folders(study))
+        assert {key_of(study.best), key_of(study.best_at())}.isdisjoint(gone)
+        assert len(gone) == len(study.evaluations) - (18 if keep == "newest" else 2)
+        nothing = superfluous(study.session.state, read_keep("none"), folders(study))
+        assert len(nothing) == len(study.evaluations)
+
+
+def test_an_evaluation_names_its_checkpoint(path: Path) -> None:
+    with open_study(path) as study:
+        study.optimize(train)
+        kept = {key_of(each): each.checkpoint for each in study.evaluations}
+        assert {key for key, folder in kept.items() if folder} == folders(study)
+        assert all(folder.is_absolute() for folder in kept.values() if folder)
+        sent = pickle.loads(pickle.dumps(study.best))
+        assert sent.checkpoint == study.best.checkpoint
+        assert sent.checkpoint is not None
+    again = deepband.open_study(path)
+    assert again.best.checkpoint == sent.checkpoint
+    assert again.best == study.best
+
+
+def test_where_a_checkpoint_is_makes_no_difference(path: Path) -> None:
+    """Two equal studies in different folders, one of them without any checkpoint."""
+    with open_study(path, seed=1) as study:
+        study.optimize(train)
+    with open_study(None, seed=1, keep="none") as other:
+        other.optimize(train)
+        mine, others = (
+            [each._replace(seconds=None, resumed_from=None) for each in every.evaluations]
+            for every in (study, other)
+        )
+        assert mine == others
+        assert study.best.checkpoint is not None
+        assert other.best.checkpoint is None
+        assert "checkpoint" not in study.best._asdict()
+        assert "checkpoint" not in "".join(export.jsonl(study.session.state))
+        assert "checkpoint" not in study.to_pandas().columns
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_not_named(path: Path, damage: Callable[[Path], None]) -> None:
+    with open_study(path) as study:
+        study.optimize(train)
+        best, top = study.best, study.best_at()
+        damage(best.checkpoint)
+        assert study.best.checkpoint is None
+        assert best.checkpoint is None
+        assert (top.checkpoint is None) == (key_of(top) == key_of(best))
+
+
+def test_an_evaluation_of_a_study_without_files_has_no_checkpoint() -> None:
+    with open_study() as study:
+        study.optimize(lambda config, budget: config["x"])
+        assert study.best.checkpoint is None
+        assert "files" not in vars(study.session)  # and no folder was made to say so
 
 
 @pytest.mark.parametrize("keep", ["top", "top:", "top:-1", "top:x", "some", "", "newest:3"])
@@ -446,6 +569,30 @@ def test_what_a_killed_driver_had_no_time_to_prune_is_pruned_by_the_next(path: P
         study.optimize(train)
         assert folders(study) == newest(study)
         assert outbox.waiting() == []
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_former_best_is_pruned_after_a_kill_too(path: Path, half: bool) -> None:
+    """A driver recorded a new best, and was killed before it had removed the former one: then, or
+    in the middle of its removal."""
+    with open_study(path, keep="all") as study:
+        study.optimize(worse_with_budget)
+        best = study.best
+        risen = {key_of(e)[:2] for e in study.evaluations if e.rung} - {key_of(best)[:2]}
+        former = next(e for e in study.evaluations if not e.rung and key_of(e)[:2] in risen)
+        for key in folders(study) - newest(study) - {key_of(best), key_of(former)}:
+            study.session.checkpoints.discard(key)
+        if half:
+            study.session.checkpoints.path(key_of(former)).with_suffix(".json").unlink()
+        job = Job(*key_of(best), best.budget, best.config, study.session.state.created.study)
+        outbox = Outbox(study.session.files)
+        outbox.make()
+        with outbox.hold(key_of(best), "abcd", None):
+            outbox.put(Attempt(job, Outcome(best.loss)), "abcd")
+    with open_study(path) as study:
+        study.optimize(train)
+        assert folders(study) == newest(study) | {key_of(best)}
+        assert not study.session.checkpoints.path(key_of(former)).exists()
 
 
 def test_what_an_interrupted_attempt_saved_is_no_link(path: Path) -> None:

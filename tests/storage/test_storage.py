@@ -36,7 +36,7 @@ from deepband.samplers import Uniform
 from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
 from deepband.storage import MemoryStorage, Storage, state_of
-from deepband.storage.checkpoints import read_keep
+from deepband.storage.retention import read_keep
 from deepband.storage.schema import FORMAT
 from deepband.storage.sqlite import SqliteStorage
 from deepband.study.session import Session

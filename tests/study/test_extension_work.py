@@ -17,7 +17,7 @@ from deepband.core import hyperband
 from deepband.core.schedule import Schedule
 from deepband.core.strategies import STRATEGIES, StrategyName
 from deepband.execution.executors.simulated import SimulatedExecutor
-from deepband.storage.checkpoints import read_keep, retraining_cost, superfluous
+from deepband.storage.retention import read_keep, retraining_cost, superfluous
 from deepband.study.forecast import forecast
 from driving import SPACE, extended, finish, key, noisy, open_study
 

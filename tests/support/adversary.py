@@ -11,7 +11,7 @@ from deepband.execution.executors.base import Ended, Executor
 from deepband.execution.limits import Limits
 from deepband.execution.loop import Loop
 from deepband.execution.objective import Task
-from deepband.storage.checkpoints import Keep
+from deepband.storage.retention import Keep
 from deepband.system.interrupts import Interrupts
 from driving import noisy
 

@@ -131,12 +131,13 @@ def wanted_checkpoints(study: Study, mode: Mode) -> set[JobKey]:
     found = successes(study) if mode.saves and not mode.service else set()
     if mode.keep == "all":
         return found
-    newest = {key[:2]: key for key in sorted(found)}
-    if mode.keep == "newest":
-        return set(newest.values())
+    if mode.keep == "none":
+        return set()
     losses = {(e.bracket, e.index, e.rung): e.loss or 0.0 for e in study.evaluations}
-    best = sorted(newest.values(), key=lambda key: (-key[2], losses[key], key))
-    return set(best[: 1 if mode.keep == "top:1" else 0])
+    best = min(found, key=lambda key: (losses[key], -key[2], key), default=None)
+    newest = {key[:2]: key for key in sorted(found)}
+    kept = sorted(newest.values(), key=lambda key: (-key[2], losses[key], key))
+    return {*(kept[:1] if mode.keep == "top:1" else kept), *([best] if best else [])}
 
 
 def successes(study: Study) -> set[JobKey]:

@@ -55,9 +55,9 @@ def best_result(state: State) -> JobFinished | None:
 
 
 def best_evaluation(state: State) -> Evaluation | None:
-    """The best result as the record that users see."""
+    """The result that `best_result` returns, as the record that users see."""
     best = best_result(state)
-    return evaluation_of(state, best) if best else None
+    return None if best is None else evaluation_of(state, best)
 
 
 def best_evaluation_at(state: State, rung: int | None = None) -> Evaluation | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import index
 from typing import Any, NamedTuple
 
@@ -55,14 +55,8 @@ class Attempt(NamedTuple):
     """Whether it failed because of the machine, such as a full disk, not because of the config."""
 
 
-class Evaluation(NamedTuple):
-    """One config evaluated on one rung of its bracket.
-
-    `loss` is minimised; `value` is the same number in the user's direction. Both are None if the
-    evaluation failed, and `error` then says why: the type of the error, a colon, and its message.
-    `resumed_from` is the rung whose checkpoint training continued from, or None if it started from
-    scratch.
-    """
+class EvaluationFields(NamedTuple):
+    """The recorded part of an evaluation: what is compared and exported."""
 
     bracket: int
     index: int  # type: ignore[assignment] # hides a method of tuples that is never called
@@ -79,3 +73,33 @@ class Evaluation(NamedTuple):
     curve: tuple[tuple[float, float], ...]
     origin: str | None = None
     """Where the result comes from, if it was imported."""
+
+
+class Evaluation(EvaluationFields):
+    """One config evaluated on one rung of its bracket.
+
+    `loss` is minimised; `value` is the same number in the user's direction. Both are None if the
+    evaluation failed, and `error` then says why: the type of the error, a colon, and its message.
+    `resumed_from` is the rung whose checkpoint training continued from, or None if it started from
+    scratch.
+    """
+
+    _find: Callable[[JobKey], Any] | None = None
+    """Finds the checkpoint of a job. An attribute and not a field: evaluations are equal wherever
+    their checkpoints are."""
+
+    @property
+    def checkpoint(self) -> Any:
+        """The folder that the objective saved, as a `pathlib.Path`, or None if it saved nothing,
+        the folder was not kept, or it is damaged.
+
+        Each access looks again and reads the files to verify them. Evaluations that do not come
+        from a study, such as those that a sampler receives, have none.
+        """
+        return self._find((self.bracket, self.index, self.rung)) if self._find else None
+
+    def found_by(self, find: Callable[[JobKey], Any] | None) -> Evaluation:
+        """A copy whose checkpoint this function finds."""
+        other = Evaluation._make(self)
+        other._find = find
+        return other

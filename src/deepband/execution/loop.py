@@ -26,7 +26,9 @@ from deepband.execution.limits import Limits
 from deepband.execution.objective import Context, Task, training_seed
 from deepband.execution.orphans import Orphans
 from deepband.execution.outbox import Outbox
-from deepband.storage.checkpoints import Checkpoints, Keep, superfluous
+from deepband.execution.pruner import Pruner
+from deepband.storage.checkpoints import Checkpoints
+from deepband.storage.retention import Keep
 from deepband.system.interrupts import Interrupts
 
 FIRST_FAILURES = 3
@@ -99,6 +101,7 @@ class Loop:
         failures."""
         self._trusted = not first_failures
         self._stopping = False
+        self._pruner = Pruner(session, checkpoints, keep) if checkpoints else None
         self._ahead: Iterator[JobKey] = iter(())
         if limits.ahead_limit != 0:
             self._ahead = hyperband.jobs_ahead(session.state)
@@ -157,15 +160,10 @@ class Loop:
                 continue
             for job in reserved:
                 self.session.release(job)
-            self._prune_recorded(attempt.job)
+            if self._pruner:
+                self._pruner.prune_recorded(attempt.job)
             outbox.clear(attempt.job.key)
         return orphans
-
-    def _prune_recorded(self, job: Job) -> None:
-        """Remove checkpoints that a recorded job made superfluous, if the driver that recorded it
-        was killed before it could do so."""
-        if job.index in self.session.state.results.get((job.bracket, job.rung), {}):
-            self._prune(job)
 
     def _record_orphans(self) -> None:
         """Record the results of orphans that have ended, and release the jobs of those that left
@@ -287,7 +285,8 @@ class Loop:
         self.session.record_outcomes((each.job, each.outcome) for each in attempts)
         self._held.clear()
         for attempt in attempts:
-            self._prune(attempt.job)
+            if self._pruner:
+                self._pruner.prune(attempt.job)
             if self.outbox:
                 self.outbox.clear(attempt.job.key)
 
@@ -347,23 +346,6 @@ class Loop:
             previous_rung=rung,
             partial=partial,
         )
-
-    def _prune(self, job: Job) -> None:
-        """Remove checkpoints that a newer one, or the end of a rung, makes superfluous."""
-        checkpoints = self.checkpoints
-        if checkpoints is None or self.keep.all or not checkpoints.path(job.key).exists():
-            return
-        with suppress(OSError):  # what cannot be removed now is superfluous next time, too
-            for key in self._superfluous(job, checkpoints):
-                checkpoints.discard(key)
-
-    def _superfluous(self, job: Job, checkpoints: Checkpoints) -> Sequence[JobKey]:
-        if self.keep.configs is None:
-            return [(job.bracket, job.index, rung) for rung in range(job.bracket, job.rung)]
-        state = self.session.state
-        if not (self.session.done or state.is_decided(job.bracket, job.rung)):
-            return []
-        return superfluous(state, self.keep, checkpoints.kept())
 
 
 def _hint(failed: Attempt) -> str:

@@ -21,42 +21,16 @@ import os
 import re
 import secrets
 import shutil
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
 
 from deepband.core.facts import JobKey
-from deepband.core.schedule import Schedule
-from deepband.core.state import State
-from deepband.core.strategies import FRUGAL
-from deepband.errors import InputError, StorageError
+from deepband.errors import StorageError
 
-KEEP = "'newest' (of each config), 'all', 'none' or 'top:N' (the newest of the N best configs)"
 PARTIAL = "partial"
 ENDINGS = (".json", ".new")
 """Suffixes of manifests, complete or being written."""
-
-
-class Keep(NamedTuple):
-    """Which checkpoints are kept: all, or the newest of each of the best `configs`."""
-
-    all: bool
-    configs: int | None
-    """None means every config."""
-
-
-def read_keep(given: str) -> Keep:
-    """The `keep` option of a user as a Keep."""
-    named = {"newest": Keep(False, None), "all": Keep(True, None), "none": Keep(False, 0)}
-    if given in named:
-        return named[given]
-    word, _, number = str(given).partition(":")
-    if word != "top" or not number.isdecimal():
-        raise InputError(f"keep is {given!r}: give {KEEP}.")
-    return Keep(False, int(number))
 
 
 def seal(attempt: Path) -> bool:
@@ -148,6 +122,10 @@ class Checkpoints:
         except (OSError, ValueError, RecursionError, StorageError):
             return False
 
+    def intact(self, key: JobKey) -> Path | None:
+        """The folder of a checkpoint, if it is intact."""
+        return self.path(key) if self.is_intact(key) else None
+
     def nearest(self, key: JobKey, rungs: Collection[int]) -> int | None:
         """The highest of these rungs below the job's own that has an intact checkpoint."""
         bracket, index, rung = key
@@ -157,10 +135,14 @@ class Checkpoints:
     def kept(self) -> Iterator[JobKey]:
         """The jobs that have a sealed checkpoint."""
         for manifest in self.folder.glob("*/*/*.json"):
-            names = (*manifest.parts[-3:-1], manifest.stem)
-            if all(map(_is_number, names)) and manifest.with_suffix("").is_dir():
-                bracket, index, rung = map(int, names)
-                yield bracket, index, rung
+            key = _folder_key(manifest.with_suffix(""))
+            if key is not None and self.path(key).is_dir():
+                yield key
+
+    def found(self) -> set[JobKey]:
+        """The jobs that have a checkpoint, or the rest of one whose removal was interrupted."""
+        keys = {_folder_key(entry.with_suffix("")) for entry in self.folder.glob("*/*/*")}
+        return {key for key in keys if key is not None}
 
     def size(self, keys: Iterable[JobKey]) -> int:
         """The size of these checkpoints in bytes."""
@@ -192,76 +174,6 @@ class Checkpoints:
             return os.listdir(self.attempts)
         except FileNotFoundError:
             return []
-
-
-def superfluous(state: State, keep: Keep, kept: Iterable[JobKey]) -> list[JobKey]:
-    """The checkpoints that `keep` does not keep. Configs that still compete for a promotion in the
-    current run keep theirs: it may be needed next."""
-    if keep.all:
-        return []
-    newest: dict[tuple[int, int], int] = {}
-    for bracket, index, rung in (kept := [key for key in kept if _is_recorded(state, key)]):
-        newest[bracket, index] = max(rung, newest.get((bracket, index), rung))
-    ranked = sorted(newest, key=lambda config: _rank(state, (*config, newest[config])))
-    spared = set(ranked[: keep.configs]) | {each for each in ranked if _undecided(state, *each)}
-    return [
-        (bracket, index, rung)
-        for bracket, index, rung in kept
-        if (bracket, index) not in spared or rung < newest[bracket, index]
-    ]
-
-
-def retraining_cost(
-    state: State,
-    kept: Collection[JobKey],
-    strategy: str = "preserving",
-    schedule: Schedule | None = None,
-) -> Fraction:
-    """An upper bound of the budget that the next deepening, or one to `schedule`, spends on
-    training again because checkpoints are missing.
-
-    A promoted config continues from the rung below; without a checkpoint there, it spends that
-    budget again.
-    """
-    if strategy == FRUGAL:
-        top, (order, slots) = state.schedule.top, state.frugal_contest()
-        missing = sum((*config, top) not in kept for config in order[:slots])
-        return missing * state.schedule.charge(top)
-    deeper, kept = schedule or state.schedule.extended(levels=1), set(kept)
-    counts = Counter(
-        (bracket, rung)
-        for (bracket, rung), results in state.results.items()
-        for index, result in results.items()
-        if result.loss is not None
-        and (bracket, index, rung) not in kept
-        and index not in state.results.get((bracket, rung + 1), {})
-    )
-    return sum(
-        (
-            min(count, deeper.slots(bracket, rung + 1)) * deeper.charge(rung)
-            for (bracket, rung), count in counts.items()
-            if rung < deeper.top
-        ),
-        Fraction(0),
-    )
-
-
-def _is_recorded(state: State, key: JobKey) -> bool:
-    bracket, index, rung = key
-    return index in state.results.get((bracket, rung), {})
-
-
-def _rank(state: State, key: JobKey) -> tuple[int, float, int, int]:
-    """Higher rungs first, then smaller losses."""
-    bracket, index, rung = key
-    result = state.results[bracket, rung].get(index)
-    loss = result.loss if result and result.loss is not None else float("inf")
-    return -rung, loss, bracket, index
-
-
-def _undecided(state: State, bracket: int, index: int) -> bool:
-    progress, run = state.progress[bracket], state.run
-    return progress.open > 0 and index in run.arrived[bracket, progress.rung]
 
 
 def _digests(folder: Path) -> dict[str, list[int | str]]:
@@ -302,6 +214,15 @@ def _attempt_key(name: str) -> JobKey | None:
 
 
 _ATTEMPT = re.compile(r"(\d{1,9})-(\d{1,9})-(\d{1,9})\.[a-z0-9]+(?:\.json|\.new)?", re.ASCII)
+
+
+def _folder_key(folder: Path) -> JobKey | None:
+    """The job of a checkpoint, from the path of its folder; None for other paths."""
+    names = folder.parts[-3:]
+    if not all(map(_is_number, names)):
+        return None
+    bracket, index, rung = map(int, names)
+    return bracket, index, rung
 
 
 def _is_number(name: str) -> bool:

@@ -48,7 +48,8 @@ from deepband.errors import (
 from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
 from deepband.storage import Storage, state_of
-from deepband.storage.checkpoints import Checkpoints, Keep, retraining_cost
+from deepband.storage.checkpoints import Checkpoints
+from deepband.storage.retention import Keep, retraining_cost
 from deepband.study.observers import Observer, Observers, history
 from deepband.study.thread_safety import MethodLock, synchronized
 
@@ -133,6 +134,12 @@ class Session:
     def checkpoints(self) -> Checkpoints:
         """Where training state is saved."""
         return Checkpoints(self.files / "checkpoints" / self.state.created.study)
+
+    @property
+    def find_checkpoint(self) -> Callable[[JobKey], Path | None] | None:
+        """The function that returns the folder of a job's checkpoint if it is intact, otherwise
+        None. None in place of the function if there cannot be any checkpoints."""
+        return self.checkpoints.intact if self._saves else None
 
     @property
     def done(self) -> bool:

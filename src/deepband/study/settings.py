@@ -18,7 +18,7 @@ from deepband.samplers import Sampler, SamplerName, make_sampler
 from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
 from deepband.storage import MemoryStorage, Storage, state_of
-from deepband.storage.checkpoints import read_keep
+from deepband.storage.retention import read_keep
 from deepband.study.session import Session
 from deepband.study.study import Study
 from deepband.system.posix import require_posix

@@ -566,11 +566,12 @@ class Study:
     @property
     def best(self) -> Evaluation:
         """The evaluation with the smallest loss on any budget, which is what the paper returns.
-        Raises NoResultError if no evaluation has a finite loss yet."""
+        Its `checkpoint` is the folder that the objective saved, or None. Raises NoResultError if no
+        evaluation has a finite loss yet."""
         found = best_evaluation(self.session.state)
         if found is None:
             raise NoResultError(count_evaluations(self.session.state))
-        return found
+        return found.found_by(self.session.find_checkpoint)
 
     def best_at(self, rung: int | None = None) -> Evaluation:
         """The evaluation with the smallest loss on one rung, by default the highest rung that has
@@ -582,12 +583,13 @@ class Study:
         found = best_evaluation_at(self.session.state, rung)
         if found is None:
             raise NoResultError(count_evaluations(self.session.state, rung), rung)
-        return found
+        return found.found_by(self.session.find_checkpoint)
 
     @property
     def evaluations(self) -> list[Evaluation]:
         """Every evaluation, sorted by bracket, index and rung."""
-        return list(all_evaluations(self.session.state))
+        find = self.session.find_checkpoint
+        return [each.found_by(find) for each in all_evaluations(self.session.state)]
 
     @property
     def runs(self) -> tuple[RunSummary, ...]:

@@ -35,7 +35,7 @@ from deepband.interfaces.cli.progress import Progress
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.user_code import SPACE_FILE, load_objective, load_space
 from deepband.samplers import SAMPLERS
-from deepband.storage.checkpoints import KEEP, read_keep, retraining_cost, superfluous
+from deepband.storage.retention import KEEP, read_keep, retraining_cost, superfluous
 from deepband.study.extension_policy import read_automatic
 from deepband.study.study import Study
 

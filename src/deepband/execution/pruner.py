@@ -1,0 +1,78 @@
+"""Removing the checkpoints that `keep` does not keep while a study runs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Protocol
+
+from deepband.core.facts import JobKey
+from deepband.core.records import Job
+from deepband.core.state import State
+from deepband.storage.checkpoints import Checkpoints
+from deepband.storage.retention import Keep, protected, superfluous
+
+
+class StateHolder(Protocol):
+    """The part of an open study that decides which checkpoints are superfluous."""
+
+    state: State
+
+    @property
+    def done(self) -> bool: ...
+
+
+class Pruner:
+    """Removes superfluous checkpoints after results are recorded.
+
+    What cannot be removed now, for example on a full disk, is superfluous next time, too.
+    """
+
+    def __init__(self, session: StateHolder, checkpoints: Checkpoints, keep: Keep) -> None:
+        self.session = session
+        self.checkpoints = checkpoints
+        self.keep = keep
+        self._protected = protected(session.state, keep)
+        """The checkpoints of the best evaluations when superfluous ones were last removed."""
+
+    def prune(self, job: Job) -> None:
+        """Remove what a recorded job, or the end of its rung, makes superfluous."""
+        if self.keep.all:
+            return
+        state = self.session.state
+        with suppress(OSError):
+            if self.keep.configs is None:
+                self._discard_outdated(job)
+            elif self.session.done or state.is_decided(job.bracket, job.rung):
+                self._discard(superfluous(state, self.keep, self.checkpoints.kept()))
+
+    def prune_recorded(self, job: Job) -> None:
+        """Do the same for a driver that recorded a job and was killed before it had removed
+        everything. Which evaluation was the best before is not known any more, so this looks at all
+        checkpoints."""
+        state = self.session.state
+        if not self.keep.all and job.index in state.results.get((job.bracket, job.rung), {}):
+            with suppress(OSError):
+                self._discard(superfluous(state, self.keep, self.checkpoints.found()))
+
+    def _discard_outdated(self, job: Job) -> None:
+        """Remove the older checkpoints of a job's config, and those of former best evaluations
+        whose configs have newer ones."""
+        best = protected(self.session.state, self.keep)
+        outdated = {key for key in self._protected - best if self._has_newer(key)}
+        if self.checkpoints.path(job.key).exists():
+            outdated |= {(job.bracket, job.index, rung) for rung in range(job.bracket, job.rung)}
+        self._discard(sorted(outdated - best))
+        self._protected = best
+
+    def _has_newer(self, key: JobKey) -> bool:
+        bracket, index, rung = key
+        state = self.session.state
+        return any(
+            index in state.results.get((bracket, higher), {})
+            and self.checkpoints.path((bracket, index, higher)).exists()
+            for higher in range(rung + 1, state.schedule.top + 1)
+        )
+
+    def _discard(self, keys: list[JobKey]) -> None:
+        for key in keys:
+            self.checkpoints.discard(key)
