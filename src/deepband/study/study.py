@@ -296,9 +296,10 @@ class Study:
     def tell(self, job: Job, result: object) -> None:
         """Record the result of a job.
 
-        A result is a real number, a mapping with "loss" (its other values are kept as metrics),
-        or an exception for a failed evaluation; NaN is a failure too. Anything else raises, and
-        the job stays open.
+        A result is a real number, a mapping with "loss" or "value" (other entries are kept as
+        metrics), or an exception for a failed evaluation; NaN is a failure too. Anything else
+        raises, and the job stays open. Both names mean the number to minimise or, with
+        `maximize`, to maximise.
 
         >>> if job := study.ask():
         ...     study.tell(job, {"loss": 0.25, "accuracy": 0.75})
