@@ -13,7 +13,7 @@ import pytest
 
 import deepband
 from deepband import ResultError
-from deepband.core.results import read_result
+from deepband.core.results import read_any_result, read_result
 from driving import open_study
 
 
@@ -131,7 +131,7 @@ def test_loss_and_value_name_the_number_in_the_direction_of_the_user(
 
 
 def test_loss_and_value_together_are_refused() -> None:
-    with pytest.raises(ResultError, match="both 'loss' and 'value'.*another name"):
+    with pytest.raises(ResultError, match=r"both 'loss' and 'value'.*another name"):
         read_result({"loss": 0.5, "value": 0.5})
     assert "ambiguous" in str(read_any_result({"loss": 0.5, "value": 0.5}).error)
 
@@ -175,7 +175,7 @@ def test_maximizing_is_converted_once() -> None:
         study.tell(job, value)
     assert (study.best.loss, study.best.value) == (-0.75, 0.75)
     assert read_result(-math.inf, maximize=True)[0] == math.inf
-    with pytest.raises(ResultError, match="no loss can be better"):
+    with pytest.raises(ResultError, match="no result can be better"):
         read_result(math.inf, maximize=True)
 
 

@@ -161,7 +161,8 @@ class _Room:
 
 
 def _metrics(result: Mapping[Any, Any], name: str) -> Mapping[str, Any] | None:
-    """The entries of a result other than the one with this name. Raise ResultError if they are too large."""
+    """The entries of a result other than its number, which has this name. Raise ResultError if they
+    are too large."""
     room = _Room()
     try:
         found = {key: value for key, value in result.items() if key != name}
