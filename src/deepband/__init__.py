@@ -10,6 +10,7 @@ from deepband.errors import (
     BusyWarning,
     ClosedError,
     DeepbandError,
+    FailedEvaluationsWarning,
     GoneError,
     InputError,
     JobError,
@@ -32,6 +33,7 @@ from deepband.study.study import Study
 if TYPE_CHECKING:
     from deepband.analysis.advice import Advice
     from deepband.analysis.explanation import Verdict
+    from deepband.analysis.failures import FailureGroup, Failures
     from deepband.analysis.quote import Price, Quote
     from deepband.analysis.summary import Plan, RunSummary
     from deepband.execution.objective import Context
@@ -48,6 +50,9 @@ __all__ = [
     "Context",
     "DeepbandError",
     "Evaluation",
+    "FailedEvaluationsWarning",
+    "FailureGroup",
+    "Failures",
     "Forecast",
     "GoneError",
     "InputError",
@@ -80,6 +85,8 @@ __all__ = [
 _LATER = {
     "Advice": "deepband.analysis.advice",
     "Context": "deepband.execution.objective",
+    "FailureGroup": "deepband.analysis.failures",
+    "Failures": "deepband.analysis.failures",
     "Forecast": "deepband.study.forecast",
     "Plan": "deepband.analysis.summary",
     "Price": "deepband.analysis.quote",

@@ -34,6 +34,7 @@ __all__ = [
     "ClosedError",
     "DeepbandError",
     "FactError",
+    "FailedEvaluationsWarning",
     "GoneError",
     "InputError",
     "JobError",
@@ -57,6 +58,11 @@ def shown(given: object, most: int = 80) -> str:
     except Exception:
         text = f"a {type(given).__name__}"
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things in words: "1 evaluation", "2 evaluations"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class DeepbandError(Exception):
@@ -251,6 +257,10 @@ class GoneError(StorageError):
 
 class SmallSpaceWarning(UserWarning):
     """A discrete space has fewer values than the run needs configs, so some will repeat."""
+
+
+class FailedEvaluationsWarning(UserWarning):
+    """Some evaluations of a run failed. They are recorded, and the run continued."""
 
 
 class ObserverWarning(UserWarning):

@@ -13,7 +13,7 @@ import pytest
 
 import deepband
 from deepband import ResultError
-from deepband.core.results import read_result
+from deepband.core.results import read_any_result, read_result
 from driving import open_study
 
 
@@ -42,6 +42,7 @@ class UnspeakableError(Exception):
         (math.inf, math.inf),
         (Decimal("Infinity"), math.inf),
         ({"loss": np.float64(0.5)}, 0.5),
+        ({"value": np.float64(0.5)}, 0.5),
     ],
 )
 def test_numbers(result: Any, loss: float) -> None:
@@ -82,6 +83,7 @@ def test_numbers(result: Any, loss: float) -> None:
         {"accuracy": 0.5},
         {"loss": None},
         {"loss": "0.5"},
+        {"value": None},
         ValueError,
     ],
 )
@@ -112,6 +114,31 @@ def test_failures(result: Any, error: str) -> None:
     loss, described, *_ = read_result(result)
     assert loss is None
     assert described == error
+
+
+@pytest.mark.parametrize("name", ["loss", "value"])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_loss_and_value_name_the_number_in_the_direction_of_the_user(
+    name: str, maximize: bool
+) -> None:
+    study = open_study(maximize=maximize)
+    job = study.ask()
+    assert job is not None
+    study.tell(job, {"accuracy": 0.75, name: 0.5})
+    (found,) = study.evaluations
+    assert (found.value, found.loss) == (0.5, -0.5 if maximize else 0.5)
+    assert found.metrics == {"accuracy": 0.75}
+
+
+def test_loss_and_value_together_are_refused() -> None:
+    with pytest.raises(ResultError, match=r"both 'loss' and 'value'.*another name"):
+        read_result({"loss": 0.5, "value": 0.5})
+    assert "ambiguous" in str(read_any_result({"loss": 0.5, "value": 0.5}).error)
+
+
+def test_a_mapping_without_either_name_is_refused() -> None:
+    with pytest.raises(ResultError, match="neither 'loss' nor 'value'; give a real number"):
+        read_result({"accuracy": 0.5})
 
 
 def test_a_mapping_keeps_its_other_values() -> None:
@@ -148,7 +175,7 @@ def test_maximizing_is_converted_once() -> None:
         study.tell(job, value)
     assert (study.best.loss, study.best.value) == (-0.75, 0.75)
     assert read_result(-math.inf, maximize=True)[0] == math.inf
-    with pytest.raises(ResultError, match="no loss can be better"):
+    with pytest.raises(ResultError, match="no result can be better"):
         read_result(math.inf, maximize=True)
 
 

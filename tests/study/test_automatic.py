@@ -12,7 +12,14 @@ import pytest
 
 import deepband
 from curves import falling, settling, told
-from deepband import BudgetError, InputError, ObjectiveError, Study, UnknownNameError
+from deepband import (
+    BudgetError,
+    FailedEvaluationsWarning,
+    InputError,
+    ObjectiveError,
+    Study,
+    UnknownNameError,
+)
 from deepband.core.strategies import NAMES
 from deepband.execution.executors.simulated import SimulatedExecutor
 from deepband.execution.limits import Limits
@@ -181,7 +188,8 @@ def test_failures_of_later_runs_are_verdicts() -> None:
         return falling(config, budget)
 
     study = open_study()
-    study.auto_extend(train, max_cost=3000)
+    with pytest.warns(FailedEvaluationsWarning):
+        study.auto_extend(train, max_cost=3000)
     assert [run.max_budget for run in study.runs] == [9, 27]
     assert study.advice().reason == "no config has a finite loss on the top rung"
 
@@ -196,7 +204,8 @@ def test_everything_failed() -> None:
         raise RuntimeError("always")
 
     study = open_study()
-    study.auto_extend(train, max_cost=3000, first_failures=0)
+    with pytest.warns(FailedEvaluationsWarning):
+        study.auto_extend(train, max_cost=3000, first_failures=0)
     assert len(study.runs) == 1
 
 

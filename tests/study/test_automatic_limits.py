@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cases import Case, cases
 from curves import falling, settling, told
-from deepband import ObjectiveError, Study
+from deepband import FailedEvaluationsWarning, ObjectiveError, Study
 from deepband.analysis.quote import most_of_all_runs
 from deepband.core.facts import JobFinished
 from deepband.core.schedule import read_budget
@@ -189,12 +189,14 @@ def test_an_interrupt_makes_failures_doubtful_until_they_are_believed() -> None:
     """The next call cannot know that they are verdicts; told so, it comes to the same."""
     whole, study = open_study(), open_study()
     limits: dict[str, Any] = {"max_cost": 3000, "max_budget_limit": 81}
-    whole.auto_extend(Outgrowing(stops=False), **limits)
+    with pytest.warns(FailedEvaluationsWarning):
+        whole.auto_extend(Outgrowing(stops=False), **limits)
     with pytest.raises(KeyboardInterrupt):
         study.auto_extend(Outgrowing(stops=True), **limits)
     with pytest.raises(ObjectiveError, match="first_failures=0"):
         study.auto_extend(Outgrowing(stops=False), **limits)
     assert failures(study) == 0
-    study.auto_extend(Outgrowing(stops=False), first_failures=0, **limits)
+    with pytest.warns(FailedEvaluationsWarning):
+        study.auto_extend(Outgrowing(stops=False), first_failures=0, **limits)
     assert told(study) == told(whole)
     assert failures(study) == 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial, wraps
@@ -15,10 +16,17 @@ import numpy as np
 import pytest
 
 import deepband
-from deepband import Context, InputError, NoResultError, ObjectiveError, Study
+from deepband import (
+    Context,
+    FailedEvaluationsWarning,
+    InputError,
+    NoResultError,
+    ObjectiveError,
+    Study,
+)
 from deepband.analysis import export
 from deepband.core.facts import Fact, JobFinished
-from driving import open_study
+from driving import SPACE, open_study
 
 
 def by_x(config: dict[str, Any], budget: float) -> float:
@@ -138,7 +146,8 @@ def test_an_objective_that_takes_no_context_is_given_none(shape: str) -> None:
 
 def test_an_objective_without_a_signature() -> None:
     study = open_study(max_budget=1)
-    study.optimize(max)  # of a config and a budget: it fails, but it is called
+    with pytest.warns(FailedEvaluationsWarning):
+        study.optimize(max)  # of a config and a budget: it fails, but it is called
     assert len(study.evaluations) == 1
 
 
@@ -217,7 +226,8 @@ def failing(study: Study, bad: object, every: int = 2) -> None:
 )
 def test_bad_results_are_failed_evaluations(bad: object, kind: str) -> None:
     study = open_study()
-    failing(study, bad)
+    with pytest.warns(FailedEvaluationsWarning):
+        failing(study, bad)
     assert study.done
     errors = [each.error for each in study.evaluations if each.error is not None]
     assert len(errors) == 11
@@ -227,7 +237,8 @@ def test_bad_results_are_failed_evaluations(bad: object, kind: str) -> None:
 
 def test_a_failure_keeps_its_traceback() -> None:
     study = open_study()
-    failing(study, ValueError("the shape is wrong"))
+    with pytest.warns(FailedEvaluationsWarning):
+        failing(study, ValueError("the shape is wrong"))
     error = next(each.error for each in study.evaluations if each.error)
     assert error.startswith("ValueError: the shape is wrong\n\nTraceback")
     assert "raise bad" in error
@@ -248,7 +259,8 @@ def test_first_failures_stop_it_and_nothing_is_recorded(bad: object) -> None:
 
 def test_first_failures_can_be_believed() -> None:
     study = open_study()
-    study.optimize(lambda config, budget: float("nan"), first_failures=0)
+    with pytest.warns(FailedEvaluationsWarning):
+        study.optimize(lambda config, budget: float("nan"), first_failures=0)
     assert study.done
     with pytest.raises(NoResultError):
         _ = study.best
@@ -265,14 +277,16 @@ def test_a_few_first_failures_are_recorded_when_something_works() -> None:
             raise ValueError
         return 1.0
 
-    study.optimize(objective)
+    with pytest.warns(FailedEvaluationsWarning):
+        study.optimize(objective)
     assert sum(each.loss is None for each in study.evaluations) == 2
     assert study.done
 
 
 def test_fewer_jobs_than_first_failures_are_recorded() -> None:
     study = open_study(max_budget=1)
-    failing(study, ValueError(), every=1)
+    with pytest.warns(FailedEvaluationsWarning):
+        failing(study, ValueError(), every=1)
     assert study.done
     with pytest.raises(NoResultError):
         _ = study.best
@@ -290,7 +304,8 @@ def test_failed_jobs_of_an_undecided_rung_can_be_tried_again() -> None:
     study.optimize(by_x)
     assert all(each.loss is not None for each in study.evaluations)
     failed = open_study()
-    failing(failed, ValueError())
+    with pytest.warns(FailedEvaluationsWarning):
+        failing(failed, ValueError())
     assert failed.retry_failed() == 0
 
 
@@ -460,7 +475,8 @@ def endless() -> dict[str, Any]:
     ids=["hostile", "endless", "surrogate", "nameless", "odd"],
 )
 def test_odd_results_never_crash(tmp_path: Path, result: Any, kind: str | None) -> None:
-    with deepband.open_study(tmp_path / "a.study", space={"x": (0.0, 1.0)}, max_budget=3) as study:
+    warned = pytest.warns(FailedEvaluationsWarning) if kind else nullcontext()
+    with deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3) as study, warned:
         failing(study, result)
     evaluations = deepband.open_study(tmp_path / "a.study").evaluations
     kinds = {None if each.error is None else each.error.split(":")[0] for each in evaluations}

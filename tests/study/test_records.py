@@ -45,6 +45,7 @@ ERRORS: list[Exception] = [
     deepband.GoneError(PATH, "was moved"),
     deepband.SmallSpaceWarning("some will repeat"),
     deepband.BusyWarning("it is locked"),
+    deepband.FailedEvaluationsWarning("1 of 2 evaluations failed"),
     NotAnIndexError("refit returned 1.7"),
     NoSuchRowError("refit returned -1"),
     deepband.ObserverWarning("it failed"),
@@ -194,6 +195,7 @@ def records() -> list[object]:
         quote.cost,
         made.advice(),
         made.explain(0, 0)[0],
+        made.failures()[0],
         deepband.Context(1, Path("here"), Path("there"), 3, 1, reported=[(1.0, 0.5)]),
         *all_facts(made),
     ]

@@ -18,15 +18,17 @@ MOST_TEXT = 64 * 1024
 MOST_METRICS = 1024 * 1024
 """The most bytes that the metrics of one evaluation may have as JSON: an open study keeps the
 metrics of all evaluations in memory."""
-WANTED = "give a real number, a mapping with 'loss', or an exception for a failure."
+NUMBER_NAMES = ("loss", "value")
+"""What a mapping may call the number that is minimised or maximised."""
+WANTED = "give a real number, a mapping with 'loss' or 'value', or an exception for a failure."
 
 
 def read_result(result: object, maximize: bool = False) -> Outcome:
     """The outcome of a result that an objective returned or raised.
 
-    A number, by itself or under "loss" in a mapping, is in the user's direction: with `maximize` it
-    is negated here and nowhere else. NaN and exceptions are failures. Anything else raises
-    ResultError.
+    A number, by itself or under "loss" or "value" in a mapping, is in the user's direction: with
+    `maximize` it is negated here and nowhere else. NaN and exceptions are failures. Anything else
+    raises ResultError.
     """
     if type(result) is float and math.isfinite(result):  # nearly always
         return Outcome(-result if maximize else result)
@@ -34,9 +36,8 @@ def read_result(result: object, maximize: bool = False) -> Outcome:
         return Outcome(None, _describe(result))
     if not isinstance(result, Mapping):
         return Outcome(*_loss(result, maximize))
-    if "loss" not in result:
-        raise ResultError(result, "the mapping has no 'loss'; " + WANTED)
-    return Outcome(*_loss(result["loss"], maximize), _metrics(result))
+    name = _number_name(result)
+    return Outcome(*_loss(result[name], maximize), _metrics(result, name))
 
 
 def read_any_result(result: object, maximize: bool = False) -> Outcome:
@@ -67,6 +68,21 @@ def _pair(given: object, wanted: str) -> tuple[Any, Any]:
     return pair
 
 
+def _number_name(result: Mapping[Any, Any]) -> str:
+    """Whether the number in a mapping is called loss or value."""
+    found = [name for name in NUMBER_NAMES if name in result]
+    if not found:
+        raise ResultError(result, "the mapping has neither 'loss' nor 'value'; " + WANTED)
+    if len(found) > 1:
+        raise ResultError(
+            result,
+            "the mapping has both 'loss' and 'value', and either is the number to optimise. Keep "
+            "one of them, and give the other one another name to record it as a metric.",
+            f"{shown(result)} is ambiguous",
+        )
+    return found[0]
+
+
 def _loss(given: object, maximize: bool) -> tuple[float | None, str | None]:
     """The loss, or None and the reason."""
     number = _number(given)
@@ -74,7 +90,7 @@ def _loss(given: object, maximize: bool) -> tuple[float | None, str | None]:
         return None, "nan: the objective returned nan"
     loss = -number if maximize else number
     if loss == -math.inf:
-        raise ResultError(given, "no loss can be better than this; " + WANTED)
+        raise ResultError(given, "no result can be better than this; " + WANTED)
     return loss, None
 
 
@@ -144,11 +160,12 @@ class _Room:
             raise _FullError
 
 
-def _metrics(result: Mapping[Any, Any]) -> Mapping[str, Any] | None:
-    """The entries of a result other than its loss. Raise ResultError if they are too large."""
+def _metrics(result: Mapping[Any, Any], name: str) -> Mapping[str, Any] | None:
+    """The entries of a result other than its number, which has this name. Raise ResultError if they
+    are too large."""
     room = _Room()
     try:
-        found = {key: value for key, value in result.items() if key != "loss"}
+        found = {key: value for key, value in result.items() if key != name}
         metrics = {_key(key, room): _plain(value, room) for key, value in found.items()}
         if MOST_METRICS - room.left > MOST_METRICS / 32:  # a number takes up to 25 bytes
             _Room().take(len(json.dumps(metrics)))

@@ -177,6 +177,11 @@ class State:
         """A loss in the user's direction."""
         return -loss if self.created.maximize else loss
 
+    @property
+    def value_name(self) -> str:
+        """What users call a number in their direction."""
+        return "value" if self.created.maximize else "loss"
+
     def losses(self, bracket: int, rung: int) -> dict[int, float | None]:
         """The losses on a rung of a bracket, by index; None is a failure."""
         return {index: result.loss for index, result in self.results[bracket, rung].items()}

@@ -30,7 +30,14 @@ from deepband.core.records import Evaluation, Job
 from deepband.core.results import read_result, read_results
 from deepband.core.schedule import Budget, as_number, check_count
 from deepband.core.strategies import FRUGAL, StrategyName, check_name
-from deepband.errors import InputError, NoResultError, SmallSpaceWarning, read_index, shown
+from deepband.errors import (
+    FailedEvaluationsWarning,
+    InputError,
+    NoResultError,
+    SmallSpaceWarning,
+    read_index,
+    shown,
+)
 from deepband.samplers import Sampler
 from deepband.storage import MemoryStorage
 from deepband.study.observers import Observer, history
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
 
     from deepband.analysis.advice import Advice
     from deepband.analysis.explanation import Verdict
+    from deepband.analysis.failures import Failures, FailureWatch
     from deepband.analysis.quote import Quote
     from deepband.analysis.summary import Plan, RunSummary
     from deepband.execution.devices import DevicesSpec
@@ -175,6 +183,8 @@ class Study:
         - `max_cost`: no job starts that would bring the training of this call beyond this many
           units of budget.
 
+        If evaluations failed, a FailedEvaluationsWarning says how many of the run, and why.
+
         With `ahead`, idle workers evaluate jobs that the next deepening will need in any case, up
         to `ahead_limit` units of budget. If the previous process died, `optimize` waits for jobs
         that its workers are still running; `wait=False` gives those jobs up instead.
@@ -198,7 +208,9 @@ class Study:
             devices,
             per_device,
         )
+        watch = self._watch_failures()
         run_jobs(self.session, objective, limits, options)
+        _warn_of_failures(watch)
 
     def auto_extend(
         self,
@@ -255,7 +267,14 @@ class Study:
         automatic = read_automatic(
             strategy, max_cost, max_hours, max_budget_limit, options.workers or 1
         )
+        watch = self._watch_failures()
         run_and_extend(self, objective, Limits(max_seconds), automatic, options)
+        _warn_of_failures(watch)
+
+    def _watch_failures(self) -> FailureWatch:
+        from deepband.analysis.failures import FailureWatch
+
+        return FailureWatch(self.session.state)
 
     def ask(self) -> Job | None:
         """The next job to evaluate, or None if nothing can start now.
@@ -277,9 +296,10 @@ class Study:
     def tell(self, job: Job, result: object) -> None:
         """Record the result of a job.
 
-        A result is a real number, a mapping with "loss" (its other values are kept as metrics),
-        or an exception for a failed evaluation; NaN is a failure too. Anything else raises, and
-        the job stays open.
+        A result is a real number, a mapping with "loss" or "value" (other entries are kept as
+        metrics), or an exception for a failed evaluation; NaN is a failure too. Anything else
+        raises, and the job stays open. Both names mean the number to minimise or, with
+        `maximize`, to maximise.
 
         >>> if job := study.ask():
         ...     study.tell(job, {"loss": 0.25, "accuracy": 0.75})
@@ -591,6 +611,17 @@ class Study:
         find = self.session.find_checkpoint
         return [each.found_by(find) for each in all_evaluations(self.session.state)]
 
+    def failures(self) -> Failures:
+        """The failed evaluations of all runs, grouped by their error, the most frequent first:
+        how many, which configs, and one traceback each. Printed, it is readable text.
+
+        >>> for group in study.failures():
+        ...     print(group.count, group.error, group.jobs, group.traceback)
+        """
+        from deepband.analysis.failures import failures
+
+        return failures(self.session.state)
+
     @property
     def runs(self) -> tuple[RunSummary, ...]:
         """What each run evaluated and what it cost."""
@@ -696,3 +727,11 @@ class Study:
         >>> study.close()
         """
         self.session.close()
+
+
+def _warn_of_failures(watch: FailureWatch) -> None:
+    """Warn the caller of a method of a study about what failed during the call."""
+    summary = watch.summary()
+    if summary is not None:
+        text = f"{summary}\nstudy.failures() shows their configs and tracebacks."
+        warnings.warn(text, FailedEvaluationsWarning, stacklevel=3)

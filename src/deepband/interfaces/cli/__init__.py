@@ -4,6 +4,7 @@ from deepband.interfaces.cli import (
     compare,
     demo,
     extend_commands,
+    failure_commands,
     paper,
     plan_command,
     read_commands,
@@ -12,5 +13,5 @@ from deepband.interfaces.cli import (
 )
 from deepband.interfaces.cli.group import main
 
-__all__ = ["compare", "demo", "extend_commands", "main", "paper", "plan_command"]
-__all__ += ["read_commands", "run_commands", "view_commands"]
+__all__ = ["compare", "demo", "extend_commands", "failure_commands", "main"]
+__all__ += ["paper", "plan_command", "read_commands", "run_commands", "view_commands"]

@@ -13,13 +13,18 @@ import click
 
 from deepband.analysis.run_names import size_text
 from deepband.analysis.summary import Status, grid
-from deepband.analysis.text import duration, printable, table
+from deepband.analysis.text import brief, duration, printable, shortened, table
 from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
+from deepband.errors import counted
 from deepband.study.forecast import Forecast
 
 ANY_BUDGET = "best on any budget"
 """What `study.best` is called wherever it is shown."""
+
+
+MOST_METRICS = 20
+"""How many metrics of an evaluation are shown."""
 
 
 def say(text: object) -> None:
@@ -42,8 +47,16 @@ def describe(best: Evaluation | None, label: str = ANY_BUDGET) -> str:
         return f"{label}: none yet, because no evaluation has a finite loss"
     found = f"{label}: {best.value:.6g} with budget {best.budget:.6g}"
     lines = [f"{found} (bracket {best.bracket}, index {best.index}, rung {best.rung})"]
+    lines += [f"         {metric}" for metric in _metric_lines(best.metrics)]
     lines += [f"         {name} = {value!r}" for name, value in best.config.items()]
     return "\n".join(lines)
+
+
+def _metric_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """What the objective returned beside the loss, in its order."""
+    lines = [f"{shortened(name, 80)}: {brief(each)}" for name, each in metrics.items()]
+    others = len(lines) - MOST_METRICS
+    return lines[:MOST_METRICS] + ([f"and {counted(others, 'other metric')}"] if others > 0 else [])
 
 
 def describe_status(status: Status) -> str:

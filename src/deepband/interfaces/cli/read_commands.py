@@ -90,12 +90,12 @@ def status(study: Path, as_json: bool) -> None:
     state = summary.status(
         opened.session.state, running=len(Outbox(opened.session.files).running())
     )
-    first = f"study    {study}, {opened.session.state.objective or 'no objective named'}"
-    text = f"{first}\n{describe_status(state)}\n\n{describe(best_evaluation(opened.session.state))}"
+    objective, found = opened.session.state.objective, best_evaluation(opened.session.state)
+    first = f"study    {study}, {objective or 'no objective named'}"
     show(
-        {"study": study, "objective": opened.session.state.objective, "status": state},
+        {"study": study, "objective": objective, "status": state, "best": found},
         as_json,
-        text,
+        f"{first}\n{describe_status(state)}\n\n{describe(found)}",
     )
 
 

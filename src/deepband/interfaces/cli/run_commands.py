@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -12,11 +13,12 @@ from typing import Any, TypeAlias
 import click
 
 import deepband
+from deepband.analysis.failures import FailureWatch
 from deepband.analysis.run_names import size_text
 from deepband.core.evaluations import best_evaluation
 from deepband.core.extension import extended, read_target
 from deepband.core.strategies import NAMES, StrategyName
-from deepband.errors import GoneError, InputError, StorageError
+from deepband.errors import FailedEvaluationsWarning, GoneError, InputError, StorageError
 from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
@@ -265,11 +267,25 @@ def _opened(path: Path, given: dict[str, Any]) -> Iterator[tuple[Study, Objectiv
     try:
         with study:
             study.session.name_objective(text)
-            yield study, objective, execution
+            with _failures_reported(study, path):
+                yield study, objective, execution
             if given["keep"] not in ("newest", "all"):
                 say(_retraining(study.session.retraining_cost("preserving")))
     except GoneError as error:
         raise rescued(study, error) from error
+
+
+@contextmanager
+def _failures_reported(study: Study, path: Path) -> Iterator[None]:
+    """Say what failed in the meantime, instead of the warning of Python."""
+    watch = FailureWatch(study.session.state)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FailedEvaluationsWarning)
+            yield
+    finally:
+        if summary := watch.summary():
+            say(f"{summary}\nConfigs and tracebacks: deepband failures {path}")
 
 
 def _retraining(cost: Fraction) -> str:
@@ -281,10 +297,6 @@ def _report_end(study: Study, limit: str) -> None:
     state = "done" if study.done else f"stopped at {limit}; run the command again to resume"
     say(f"run {run.run}, {size_text(run.max_budget, run.width, run.brackets)}: {state}")
     say(describe(best_evaluation(study.session.state)))
-    failed = sum(each.error is not None for each in study.evaluations)
-    if failed:
-        total = len(study.evaluations)
-        say(f"{failed} of {total} evaluations failed: see `deepband status`")
 
 
 @main.command()

@@ -1,0 +1,101 @@
+"""The commands that say what went wrong: failures, logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepband.analysis.text import shortened, table
+from deepband.core.facts import JobKey
+from deepband.errors import InputError
+from deepband.execution.outbox import NUMBER
+from deepband.execution.worker_output import OutputFile, output_files, read_output
+from deepband.interfaces.cli.group import json_option, main, open_existing, study_argument
+from deepband.interfaces.cli.output import show
+
+if TYPE_CHECKING:
+    _Job = click.ParamType[JobKey]
+else:  # ParamType is not generic before click 8.4
+    _Job = click.ParamType
+
+KEPT = (
+    "Only worker processes write it to files: those of --workers 2 or more, or "
+    "of --timeout. Other evaluations print to the terminal, or to the logs of Dask or Ray."
+)
+
+
+class JobType(_Job):
+    """A (bracket, index, rung), written with commas."""
+
+    name = "bracket,index,rung"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> JobKey:
+        if isinstance(value, tuple):
+            return value
+        found = re.fullmatch(rf"\s*{NUMBER}\s*,\s*{NUMBER}\s*,\s*{NUMBER}\s*", value)
+        if found is None:
+            self.fail(f"{value!r} is not BRACKET,INDEX,RUNG, such as 0,3,1.", param, ctx)
+        bracket, index, rung = map(int, found.groups())
+        return bracket, index, rung
+
+
+@main.command()
+@study_argument
+@click.option("--all", "every", is_flag=True, help="All failed jobs, not three per error.")
+@json_option
+def failures(study: Path, every: bool, as_json: bool) -> None:
+    """Show why evaluations failed.
+
+    Equal errors are counted together, with the configs that had them and one traceback. Messages
+    that differ only in numbers count as equal. JSON contains all failed jobs.
+    """
+    found = open_existing(study).failures()
+    show(found, as_json, found.text(None) if every else found.text())
+
+
+@main.command()
+@study_argument
+@click.option("--job", type=JobType(), help="Print the output of this job.")
+@click.option("--failed", is_flag=True, help="List only jobs that failed.")
+@json_option
+def logs(study: Path, job: JobKey | None, failed: bool, as_json: bool) -> None:
+    """Show what worker processes printed.
+
+    Without --job, it lists the jobs that printed something. Of each job, the output of the last
+    attempt is kept, up to 1 MiB. Evaluations without worker processes print to the terminal.
+    """
+    opened = open_existing(study)
+    if job is not None and failed:
+        raise InputError("--failed is for the list of jobs: leave it out, or leave out --job.")
+    if job is not None:
+        text = read_output(opened.session.files, job)
+        show({"job": job, "output": text}, as_json, _missing(job) if text is None else text)
+        return
+    found = list(output_files(opened.session.files))
+    if failed:
+        state = opened.session.state
+        results = ((each, state.result(*each.job)) for each in found)
+        found = [each for each, result in results if result is not None and result.loss is None]
+    show(found, as_json, _listing(found, failed))
+
+
+def _listing(found: Sequence[OutputFile], failed: bool) -> str:
+    """One line per job: its key, how much it printed, and the last line of that."""
+    if not found:
+        return f"No failed job has output. {KEPT}" if failed else f"No output is kept. {KEPT}"
+    rows = [[",".join(map(str, each.job)), f"{each.size:,}"] for each in found]
+    lines = table([["job", "bytes"], *rows]).splitlines()
+    ends = ["last line", *(shortened(each.last_line, 100) for each in found)]
+    listed = "\n".join(f"{line}  {end}" for line, end in zip(lines, ends, strict=True))
+    return f"{listed}\n\nThe output of a job: deepband logs STUDY --job {rows[0][0]}"
+
+
+def _missing(job: JobKey) -> str:
+    bracket, index, rung = job
+    return f"No output of bracket {bracket}, index {index}, rung {rung} is kept. {KEPT}"
