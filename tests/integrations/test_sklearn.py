@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -27,7 +27,14 @@ from sklearn.datasets import (
     make_multilabel_classification,
     make_regression,
 )
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+)
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.metrics import f1_score, make_scorer
 from sklearn.model_selection import (
@@ -37,6 +44,7 @@ from sklearn.model_selection import (
     ShuffleSplit,
     StratifiedKFold,
 )
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -290,6 +298,189 @@ def test_continued_training_equals_training_at_once() -> None:
     for _ in range(9):
         alone.partial_fit(X[train], y[train], classes=np.unique(y))
     assert alone.score(X[test], y[test]) == results["split0_test_score"][row]
+
+
+WARM = {
+    "forest": (RandomForestClassifier(random_state=0), {"max_depth": (1, 9)}, "n_estimators"),
+    "trees": (ExtraTreesRegressor(random_state=0), {"max_depth": (1, 9)}, "n_estimators"),
+    "bagging": (BaggingClassifier(random_state=0), {"max_samples": (0.2, 1.0)}, "n_estimators"),
+    "boosting": (
+        GradientBoostingClassifier(random_state=0, subsample=0.7),
+        {"learning_rate": (0.01, 1.0, "log")},
+        "n_estimators",
+    ),
+    "histograms": (
+        HistGradientBoostingClassifier(random_state=0, max_features=0.5),
+        {"learning_rate": (0.01, 1.0, "log")},
+        "max_iter",
+    ),
+    "pipeline": (
+        make_pipeline(StandardScaler(), HistGradientBoostingRegressor(random_state=0)),
+        {"histgradientboostingregressor__learning_rate": (0.01, 1.0, "log")},
+        "histgradientboostingregressor__max_iter",
+    ),
+}
+
+
+def with_warm_start(estimator: Any, warm: bool = True) -> Any:
+    steps = estimator.steps[-1][0] + "__" if isinstance(estimator, Pipeline) else ""
+    return clone(estimator).set_params(**{f"{steps}warm_start": warm})
+
+
+@pytest.mark.parametrize("name", WARM)
+def test_ensembles_that_start_warm_continue_and_score_the_same(name: str) -> None:
+    estimator, space, resource = WARM[name]
+    settings: dict[str, Any] = {
+        "resource": resource,
+        "max_resources": 3,
+        "cv": 2,
+        "random_state": 0,
+    }
+    warm, cold = (
+        DeepbandSearchCV(with_warm_start(estimator, each), space, **settings).fit(X, y)
+        for each in (True, False)
+    )
+    for search in (warm, cold):
+        search.deepen(X, y)
+    for column in ("split0_test_score", "split1_test_score", "n_resources", f"param_{resource}"):
+        assert (warm.cv_results_[column] == cold.cv_results_[column]).all()
+    assert warm.best_params_ == cold.best_params_
+    assert (warm.predict(X) == cold.predict(X)).all()
+    assert [run.trained for run in warm.study_.runs] == [
+        run.cost_resumed for run in cold.study_.runs
+    ]
+    assert [run.trained for run in cold.study_.runs] == [run.cost for run in cold.study_.runs]
+
+
+class Iterations(MLPClassifier):  # type: ignore[misc] # it ships no types
+    """Notes for how many iterations each fit may run."""
+
+    fits: ClassVar[list[int]] = []
+
+    def fit(self, X: Any, y: Any) -> Any:
+        self.fits.append(self.max_iter)
+        return super().fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_networks_that_start_warm_run_only_the_missing_iterations() -> None:
+    Iterations.fits.clear()
+    network = Iterations(4, random_state=0, warm_start=True)
+    space = {"learning_rate_init": (1e-4, 1e-1, "log")}
+    settings: dict[str, Any] = {
+        "resource": "max_iter",
+        "max_resources": 9,
+        "cv": 2,
+        "random_state": 0,
+    }
+    search = DeepbandSearchCV(network, space, **settings).fit(X, y)
+    assert sum(Iterations.fits) == 2 * search.study_.runs[0].cost_resumed + 9
+    assert search.study_.runs[0].trained == search.study_.runs[0].cost_resumed
+    assert search.best_estimator_.n_iter_ == search.best_estimator_.max_iter == 9
+    row = int(np.flatnonzero(search.cv_results_["iter"] == 2)[0])
+    train, test = next(iter(StratifiedKFold(2).split(X, y)))
+    alone = clone(network).set_params(**search.cv_results_["params"][row])
+    for missing in (1, 2, 6):
+        alone.set_params(max_iter=missing).fit(X[train], y[train])
+    assert alone.score(X[test], y[test]) == search.cv_results_["split0_test_score"][row]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "space", "resource"),
+    [
+        (RandomForestClassifier(random_state=0), {"max_features": (0.1, 1.0)}, "max_depth"),
+        (SGDClassifier(random_state=0), ALPHA, "max_iter"),
+        (
+            OneVsRestClassifier(RandomForestClassifier(random_state=0, warm_start=True)),
+            {"estimator__max_depth": (1, 9)},
+            "estimator__n_estimators",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Maximum number of iteration")
+def test_other_parameters_and_estimators_start_again(
+    estimator: Any, space: Any, resource: str
+) -> None:
+    """A warm start means something else there, or nothing."""
+    if "warm_start" in estimator.get_params():
+        estimator = with_warm_start(estimator)
+    search = DeepbandSearchCV(
+        estimator, space, resource=resource, max_resources=3, cv=2, random_state=0
+    ).fit(X, y)
+    assert {each.resumed_from for each in search.study_.evaluations} == {None}
+
+
+def test_a_candidate_that_does_not_start_warm_starts_again() -> None:
+    forest = RandomForestClassifier(random_state=0, warm_start=True)
+    space = {"max_depth": (1, 9), "warm_start": [True, False]}
+    settings: dict[str, Any] = {
+        "resource": "n_estimators",
+        "max_resources": 9,
+        "cv": 2,
+        "random_state": 0,
+    }
+    search = DeepbandSearchCV(forest, space, **settings).fit(X, y)
+    promoted = [each for each in search.study_.evaluations if each.rung > each.bracket]
+    assert {each.config["warm_start"] for each in promoted} == {True, False}
+    for each in promoted:
+        expected = each.rung - 1 if each.config["warm_start"] else None
+        assert each.resumed_from == expected
+
+
+@pytest.mark.parametrize("jobs", [None, 2])
+def test_a_warm_start_in_a_file_with_weights_and_processes(
+    jobs: int | None, tmp_path: Path
+) -> None:
+    forest = RandomForestClassifier(random_state=0, warm_start=True)
+    settings: dict[str, Any] = {
+        "resource": "n_estimators",
+        "max_resources": 3,
+        "cv": 2,
+        "random_state": 0,
+    }
+    weights = np.linspace(0.1, 1, len(X))
+    found = []
+    for place in (None, tmp_path / "forest.study"):
+        search = DeepbandSearchCV(
+            forest, {"max_depth": (1, 9)}, n_jobs=jobs, study=place, **settings
+        )
+        found.append(search.fit(X, y, sample_weight=weights).deepen(X, y, sample_weight=weights))
+    one, other = found
+    assert (one.cv_results_["mean_test_score"] == other.cv_results_["mean_test_score"]).all()
+    assert other.study_.runs[1].trained == other.study_.runs[1].cost_resumed
+    assert list((tmp_path / "forest.study.files").glob("models/*/*"))
+
+
+def test_models_that_are_gone_are_trained_from_the_start(tmp_path: Path) -> None:
+    search = make(study=tmp_path / "a.study").fit(X, y)
+    assert search.study_.runs[0].trained == search.study_.runs[0].cost_resumed
+    for path in (tmp_path / "a.study.files").glob("models/*/*"):
+        path.unlink()
+    search.deepen(X, y)
+    fresh = [each for each in search.study_.evaluations if each.run == 1 and each.rung == 2]
+    assert {each.resumed_from for each in fresh if each.bracket == 1} == {None}
+
+
+@pytest.mark.filterwarnings("ignore:The estimator")  # only a pipeline supports callbacks
+def test_saved_models_do_not_contain_callbacks(tmp_path: Path) -> None:
+    if not HAS_CALLBACKS:
+        return
+    recorder = Propagated()
+    pipe = make_pipeline(StandardScaler(), RandomForestClassifier(random_state=0, warm_start=True))
+    search = DeepbandSearchCV(
+        pipe,
+        {"randomforestclassifier__max_depth": (1, 9)},
+        resource="randomforestclassifier__n_estimators",
+        max_resources=3,
+        cv=2,
+        random_state=0,
+        study=tmp_path / "a.study",
+    )
+    search.set_callbacks(recorder).fit(X, y)
+    assert recorder.begun == recorder.ended
+    assert recorder.begun["fit-final-estimator"] == 2 * len(search.study_.evaluations) + 1
+    for path in (tmp_path / "a.study.files").glob("models/*/*[0-9]"):
+        assert b"Propagated" not in path.read_bytes()
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

@@ -17,7 +17,9 @@ from sklearn.utils.multiclass import unique_labels
 from deepband.core.facts import Config
 from deepband.core.records import Job
 from deepband.errors import InputError
-from deepband.integrations.sklearn.partial_fit import Continued, known_classes
+from deepband.integrations.sklearn.continued import Continued
+from deepband.integrations.sklearn.models import continued_from
+from deepband.integrations.sklearn.partial_fit import PartiallyFitted, known_classes
 from deepband.integrations.sklearn.subsamples import (
     Subsampled,
     count,
@@ -26,6 +28,7 @@ from deepband.integrations.sklearn.subsamples import (
     select_for,
     select_parameters,
 )
+from deepband.integrations.sklearn.warm_start import WarmStarted, is_continued
 
 
 class Resource:
@@ -46,6 +49,10 @@ class Resource:
         """The parameters of the estimator for a job."""
         return self.shown(config, int(job.budget))
 
+    def continued_from(self, job: Job) -> int:
+        """The budget from which the training for a job continued; 0 is the start."""
+        return 0
+
     def shown(self, config: Config, budget: int) -> dict[str, Any]:
         """The parameters as `cv_results_` shows them."""
         return dict(config)
@@ -65,6 +72,8 @@ def resource_of(name: str, estimator: Any, X: Any, y: Any, folder: Path, seed: i
         return Samples(estimator, count(X), y, seed)
     if name == "partial_fit":
         return PartialFit(estimator, y, folder)
+    if is_continued(estimator, name):
+        return WarmStart(estimator, name, folder)
     return Parameter(estimator, name)
 
 
@@ -110,7 +119,25 @@ class Samples(Resource):
         return chosen
 
 
-class PartialFit(Resource):
+class Continuing(Resource):
+    """Training that continues from the rung below, with an estimator that saves models."""
+
+    def __init__(self, plain: Any, estimator: Continued) -> None:
+        self.plain = plain
+        super().__init__(estimator)
+
+    def parameters(self, config: Config, job: Job) -> dict[str, Any]:
+        inner = {f"estimator__{name}": value for name, value in config.items()}
+        return {**inner, "place": _place(job), "size": int(job.budget)}
+
+    def continued_from(self, job: Job) -> int:
+        return continued_from(Path(self.estimator.folder), _place(job), int(job.budget))
+
+    def best(self, params: dict[str, Any], budget: int) -> Any:
+        return clone(self.plain).set_params(**params)
+
+
+class PartialFit(Continuing):
     """A number of calls of partial_fit on all data, continuing from the rung below."""
 
     fits = False
@@ -123,20 +150,32 @@ class PartialFit(Resource):
             )
         labelled = y is not None and is_classifier(estimator)
         self.classes = unique_labels(y) if labelled else None
-        self.plain = estimator
-        super().__init__(Continued(estimator, folder=str(folder), classes=self.classes))
-
-    def parameters(self, config: Config, job: Job) -> dict[str, Any]:
-        inner = {f"estimator__{name}": value for name, value in config.items()}
-        return {**inner, "place": f"{job.bracket}-{job.index}", "calls": int(job.budget)}
-
-    def best(self, params: dict[str, Any], budget: int) -> Any:
-        return clone(self.plain).set_params(**params)
+        continued = PartiallyFitted(estimator, folder=str(folder), classes=self.classes)
+        super().__init__(estimator, continued)
 
     def refit(self, best: Any, budget: int, X: Any, y: Any, given: dict[str, Any]) -> Any:
         named = known_classes(self.classes, self.estimator.routed(given))
         for _ in range(budget):
             best.partial_fit(X, y, **named)
+
+
+class WarmStart(Continuing):
+    """A parameter of an estimator that continues its training when the parameter grows."""
+
+    def __init__(self, estimator: Any, name: str, folder: Path) -> None:
+        super().__init__(estimator, WarmStarted(estimator, folder=str(folder), parameter=name))
+        self.name = name
+
+    def shown(self, config: Config, budget: int) -> dict[str, Any]:
+        return {**config, self.name: budget}
+
+    def best(self, params: dict[str, Any], budget: int) -> Any:
+        return super().best({**params, self.name: budget}, budget)
+
+
+def _place(job: Job) -> str:
+    """The name of a config among saved models."""
+    return f"{job.bracket}-{job.index}"
 
 
 def _fit(estimator: Any, X: Any, y: Any, given: Any) -> None:

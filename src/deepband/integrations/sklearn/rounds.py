@@ -12,8 +12,9 @@ from sklearn.base import clone
 
 from deepband.core.evaluations import best_evaluation
 from deepband.core.extension import extended, read_target
-from deepband.core.facts import Config
+from deepband.core.facts import Config, Outcome
 from deepband.core.records import Job
+from deepband.core.results import read_result
 from deepband.core.strategies import StrategyName, check_name
 from deepband.errors import InputError
 from deepband.integrations.sklearn.callbacks import task
@@ -77,7 +78,8 @@ class Rounds:
                 for _, same in groupby(jobs, key=attrgetter("rung")):
                     batch = list(same)
                     results = self._evaluate(evaluate, batch, context)
-                    self.study.tell_all(zip(batch, results, strict=True))
+                    outcomes = map(self._outcome, batch, results)
+                    self.study.session.record_outcomes(zip(batch, outcomes, strict=True))
             except BaseException:
                 for job in jobs:
                     if self.study.session.expects(job):
@@ -108,6 +110,14 @@ class Rounds:
         self.succeeded = True
         first = len(results["params"]) - len(batch)
         return [self._result(results, first + number) for number in range(len(batch))]
+
+    def _outcome(self, job: Job, result: Any) -> Outcome:
+        """A result with the rung from which training continued."""
+        session, before = self.study.session, self.resource.continued_from(job)
+        lower = session.state.run.budgets[: job.rung]
+        below = [rung for rung, budget in enumerate(lower) if int(budget) == before]
+        resumed = below[-1] if below else None
+        return read_result(result, session.maximize)._replace(resumed_from=resumed)
 
     def _check_parameters(self, candidates: list[dict[str, Any]]) -> None:
         """Raise if the estimator does not have a parameter: that is an error of the user, not a

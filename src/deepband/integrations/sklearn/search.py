@@ -23,7 +23,7 @@ from deepband.core.strategies import StrategyName
 from deepband.errors import InputError
 from deepband.integrations.sklearn import fingerprint
 from deepband.integrations.sklearn.outcomes import NAMES, outcome
-from deepband.integrations.sklearn.partial_fit import Continued
+from deepband.integrations.sklearn.partial_fit import PartiallyFitted
 from deepband.integrations.sklearn.resources import Resource, resource_of
 from deepband.integrations.sklearn.rounds import Larger, Rounds
 from deepband.integrations.sklearn.scorers import metric_of, scorers_of
@@ -48,8 +48,10 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
 
     `resource` is what the budget counts: "n_samples", a parameter of the estimator such as
     "n_estimators", or "partial_fit", which counts calls and continues training from the rung below.
-    It grows by `factor` from rung to rung, from `min_resources` ("smallest": 1, or for samples
-    2 x classes x folds) to `max_resources` ("auto": all samples).
+    Ensembles and neural networks with `warm_start=True` continue training when their number of
+    trees or iterations is the resource. The resource grows by `factor` from rung to rung, from
+    `min_resources` ("smallest": 1, or for samples 2 x classes x folds) to `max_resources` ("auto":
+    all samples).
 
     `param_distributions` is a search space of deepband, or a list of dicts of which each candidate
     samples one. `sampler` is the name of a sampler, by default "uniform".
@@ -194,8 +196,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     def get_metadata_routing(self) -> Any:
         """The routing of every search; with "partial_fit", metadata of `fit` go to that method."""
         search = copy.copy(self)
-        if self.resource == "partial_fit" and not isinstance(self.estimator, Continued):
-            search.estimator = Continued(self.estimator)
+        if self.resource == "partial_fit" and not isinstance(self.estimator, PartiallyFitted):
+            search.estimator = PartiallyFitted(self.estimator)
         return BaseSearchCV.get_metadata_routing(search)
 
     def __getstate__(self) -> dict[str, Any]:
