@@ -30,7 +30,14 @@ from deepband.core.records import Evaluation, Job
 from deepband.core.results import read_result, read_results
 from deepband.core.schedule import Budget, as_number, check_count
 from deepband.core.strategies import FRUGAL, StrategyName, check_name
-from deepband.errors import InputError, NoResultError, SmallSpaceWarning, read_index, shown
+from deepband.errors import (
+    InputError,
+    NoResultError,
+    SmallSpaceWarning,
+    counted,
+    read_index,
+    shown,
+)
 from deepband.samplers import Sampler
 from deepband.storage import MemoryStorage
 from deepband.study.observers import Observer, history
@@ -91,7 +98,7 @@ class Study:
         size = size_text(*size_of(state.schedule))
         return (
             f"<deepband study: run {state.run.number}, {size}, "
-            f"{hyperband.open_jobs(state)} jobs open>"
+            f"{counted(hyperband.open_jobs(state), 'job')} open>"
         )
 
     def _repr_html_(self) -> str:
@@ -102,7 +109,7 @@ class Study:
 
         status = summary.status(self.session.state)
         header, *rows = summary.grid(status)
-        where = "done" if status.done else f"{status.open} jobs open"
+        where = "done" if status.done else f"{counted(status.open, 'job')} open"
         best = best_evaluation(self.session.state)
         found = "nothing yet" if best is None else f"{best.value:.6g}"
         size = size_text(status.max_budget, status.width, status.brackets)
@@ -199,8 +206,9 @@ class Study:
         max_seconds: float | None = None,
         wait: bool = True,
         first_failures: int | None = None,
-    ) -> None:
+    ) -> str:
         """Optimize, then deepen or widen and optimize again, as long as `advice` recommends it.
+        Returns why it stopped, in words.
 
         Give at least one of the first two limits:
 
@@ -214,7 +222,7 @@ class Study:
         those of `optimize`. Decisions depend only on recorded results and these limits: a call that
         was interrupted continues where it stopped, and one that has finished does nothing.
 
-        >>> study.auto_extend(lambda config, budget: config["x"] + 1 / budget, max_cost=500)
+        >>> reason = study.auto_extend(lambda config, budget: config["x"], max_cost=500)
         """
         from deepband.execution.limits import Limits
         from deepband.execution.runner import RunOptions
@@ -224,7 +232,7 @@ class Study:
             raise InputError("max_hours needs the number of workers of the executor: give workers.")
         automatic = read_automatic(strategy, max_cost, max_hours, max_budget_limit, workers or 1)
         options = RunOptions(workers, executor, resources, timeout, retries, wait, first_failures)
-        run_and_extend(self, objective, Limits(max_seconds), automatic, options)
+        return run_and_extend(self, objective, Limits(max_seconds), automatic, options)
 
     def ask(self) -> Job | None:
         """The next job to evaluate, or None if nothing can start now.
@@ -560,7 +568,7 @@ class Study:
 
     @property
     def runs(self) -> tuple[RunSummary, ...]:
-        """What each run evaluated and what it cost."""
+        """What each run evaluated and what it cost. Printed, it is a table."""
         from deepband.analysis import summary
 
         return summary.runs(self.session.state, self.done)
@@ -586,7 +594,8 @@ class Study:
         return plan
 
     def explain(self, bracket: int, index: int) -> tuple[Verdict, ...]:
-        """Why a configuration was or was not promoted, on each rung of each run.
+        """Why a configuration was or was not promoted, on each rung of each run. Printed, it is
+        one sentence per line.
 
         >>> first, *others = study.explain(0, 0)
         """
