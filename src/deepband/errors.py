@@ -171,10 +171,10 @@ class NoResultError(DeepbandError):
         self.rung = rung
         where = "" if rung is None else f" on rung {rung}"
         if evaluations:
-            why = (
-                f"none of the {evaluations} evaluations{where} has a finite loss. See the errors "
-                "in `study.evaluations`."
-            )
+            found = f"none of the {evaluations} evaluations{where} has a finite loss"
+            if evaluations == 1:
+                found = f"the only evaluation{where} has no finite loss"
+            why = f"{found}. See the errors in `study.evaluations`."
         else:
             why = f"nothing has been evaluated{where}. Run the study first, with `study.optimize`."
         super().__init__(f"there is no best evaluation{where} yet: {why}")
@@ -185,8 +185,11 @@ class ObjectiveError(DeepbandError):
 
     def __init__(self, errors: Sequence[str], hint: str = "") -> None:
         self.errors = tuple(errors)
+        failed = f"the first {len(errors)} evaluations all failed"
+        if len(errors) == 1:
+            failed = "the first evaluation failed"
         super().__init__(
-            f"the first {len(errors)} evaluations all failed; nothing was recorded. {hint}Fix the "
+            f"{failed}; nothing was recorded. {hint}Fix the "
             "objective and run again, or accept the failures with first_failures=0. The first "
             f"error:\n{errors[0].strip()}"
         )

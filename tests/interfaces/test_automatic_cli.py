@@ -38,7 +38,7 @@ def test_the_command_line() -> None:
     run = ["auto-extend", *GIVEN]
     refused = call(main, run)
     assert refused.exit_code == 2
-    assert "give max_cost" in refused.output
+    assert "give --max-cost" in refused.output
     done = call(main, [*run, "--max-cost", "3000", "--strategy", "efficient"])
     assert done.exit_code == 0
     assert "run 2, max_budget 81: done" in done.output
@@ -87,4 +87,4 @@ def test_the_end_of_time_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert "Deeper, wider or done?" in said("run")
     monkeypatch.setattr(Limits, "out_of_time", lambda limits: True)
-    assert "; but time is up: run the command again to resume" in said(*automatic)
+    assert "; but time is up: run it again to resume" in said(*automatic)

@@ -156,7 +156,7 @@ def test_hostile_texts_are_escaped(folder: Path, study: Path) -> None:
         (
             ["run", "b.study", "train.py:objective"],
             2,
-            "b.study is a new study: give max_budget to create it",
+            "b.study is a new study: give --max-budget to create it",
         ),
         (["run", "b.study", "train.py:objective", "--max-budget", "x"], 2, "is not a number"),
         (["run", "b.study", "train.py:objective", "--max-budget", "0"], 2, "greater than zero"),

@@ -130,7 +130,7 @@ def test_time_is_up_for_the_whole_command() -> None:
     ("given", "why"),
     [
         (["--deepen-to", 28], "it grows by powers of eta"),
-        (["--widen-to", 0], "width is 0"),
+        (["--widen-to", 0], "--widen-to is 0"),
         (["--widen-to", 2, "--strategy", "frugal"], "frugal run only promotes"),
         (["--strategy", "frugal"], "--strategy is for --widen-to and --deepen-to"),
     ],

@@ -31,7 +31,7 @@ def test_a_study_is_planned_before_it_exists() -> None:
 
 def test_workers_alone_are_no_estimate() -> None:
     shown = deepband_cli("plan", "--max-budget", "9", "--workers", "8")
-    assert "give seconds_per_unit, too" in shown.output
+    assert "give --seconds-per-unit, too" in shown.output
 
 
 def test_a_plan_needs_a_study_or_a_budget(tmp_path: Path) -> None:

@@ -17,11 +17,12 @@ from deepband.analysis.gains import Gain, Losses
 from deepband.analysis.prospects import Prospect
 from deepband.analysis.quote import Quote, quote
 from deepband.analysis.rank_agreement import Agreement, agreement
-from deepband.analysis.text import duration, html_table
+from deepband.analysis.text import about, html_table
 from deepband.core.extension import options
 from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.core.strategies import Place
+from deepband.errors import counted
 
 Step: TypeAlias = Literal["deepen", "widen", "stop"]
 
@@ -80,7 +81,7 @@ class Advice:
         return "\n".join([self.title, *(f"  {name:{width}}  {text}" for name, text in lines)])
 
     def _repr_html_(self) -> str:
-        return html_table(self.title, ("", ""), self.lines())
+        return html_table(self.title, (), self.lines())
 
     @property
     def title(self) -> str:
@@ -96,10 +97,10 @@ class Advice:
         found = self.agreement
         if found is not None:
             tau = "" if found.tau is None else f", Kendall's tau {found.tau:.2f}"
-            yield "on both rungs", f"{_count(found.configs, 'config')}{tau}"
-            yield "exchanges", f"{_count(self.exchanges, 'pair')} beyond the noise"
+            yield "on both rungs", f"{counted(found.configs, 'config')}{tau}"
+            yield "exchanges", f"{counted(self.exchanges, 'pair')} beyond the noise"
         cross = "crosses" if self.crossings == 1 else "cross"
-        pairs = f"{_count(self.crossings, 'pair')} {cross} back and forth"
+        pairs = f"{counted(self.crossings, 'pair')} {cross} back and forth"
         yield "noise", f"{self.noise:.4g} ({pairs})"
 
     def _gains(self) -> Iterator[tuple[str, str]]:
@@ -120,9 +121,8 @@ class Advice:
         for name, each in (("deepening", self.deepening), ("widening", self.widening)):
             expected = "unknown" if each.gain is None else f"{each.gain:+.4g}"
             error = "" if each.error is None else f" ± {each.error:.2g}"
-            more = f", {each.configs} more configs" if each.configs else ""
-            cost = "" if each.cost is None else f" for {as_number(each.cost):.10g}"
-            yield name, f"{expected}{error} expected{more}{cost}"
+            more = f" from {counted(each.configs, 'new config')}" if each.configs else ""
+            yield name, f"{expected}{error} expected{more}"
         if same is not None:
             yield "  same cost", f"{same:+.4g} expected if widening costs as much as deepening"
 
@@ -133,7 +133,7 @@ class Advice:
     def _time(self, quoted: Quote) -> str:
         """How long an extension takes if all workers are always busy, if it takes long enough."""
         seconds = 0.0 if quoted.seconds is None else quoted.seconds[1] / self.workers
-        return "" if seconds < WORTH_SHOWING else f", about {duration(seconds)}"
+        return "" if seconds < WORTH_SHOWING else f", {about(seconds)}"
 
 
 def _target(quoted: Quote) -> str:
@@ -225,7 +225,3 @@ def _best_of_all(
 
 def _signed(gain: float | None) -> str:
     return "unknown" if gain is None else f"{gain:+.4g}"
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}" if number == 1 else f"{number} {name}s"

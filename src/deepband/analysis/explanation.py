@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from deepband.core.record_text import html_table
 from deepband.core.runs import Run
 from deepband.core.state import State
 from deepband.core.strategies import EMPTY, ranked
-from deepband.errors import read_index
+from deepband.errors import counted, read_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,29 @@ class Verdict:
         return f"{run}, rung {self.rung}, budget {self.budget}: {self.reason}"
 
 
-def explain(state: State, bracket: int, index: int) -> tuple[Verdict, ...]:
+class Verdicts(tuple[Verdict, ...]):
+    """The verdicts about a config: a tuple that is printed as one sentence per line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self)) or "nothing has been decided about it yet"
+
+    def _repr_html_(self) -> str:
+        header = "run", "strategy", "rung", "budget", "verdict"
+        rows = [(v.run, v.strategy or "", v.rung, f"{v.budget:.10g}", v.reason) for v in self]
+        return html_table("Why it was or was not promoted", header, rows)
+
+
+def explain(state: State, bracket: int, index: int) -> Verdicts:
     """The verdicts about a config, in the order of the runs and rungs."""
     schedule = state.full.schedule  # a frugal run has the configs of the run before it
     bracket = read_index("bracket", bracket, len(schedule.brackets))
     size = schedule.start_size(bracket)
     index = read_index(f"config in bracket {bracket} with index", index, size)
-    return tuple(verdict for run in state.runs for verdict in _of_run(state, run, bracket, index))
+    return Verdicts(
+        verdict for run in state.runs for verdict in _of_run(state, run, bracket, index)
+    )
 
 
 def _of_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdict]:
@@ -65,7 +82,7 @@ def _of_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdic
         elif index in arrived and (bracket, rung + 1) not in run.arrived:
             reason = "undecided when the study was extended"
             if run is state.run:
-                reason = f"undecided, {state.progress[bracket].open} jobs of this rung are open"
+                reason = f"undecided, {_open(state.progress[bracket].open)}"
             yield _verdict(state, run, bracket, index, rung, reason)
         elif (bracket, rung + 1) in run.arrived and (
             index in arrived or index in run.before.get((bracket, rung), EMPTY)
@@ -145,6 +162,10 @@ def _verdict(state: State, run: Run, bracket: int, index: int, rung: int, reason
     loss = result.loss if result else None
     verdict = Verdict(run.number, run.strategy, rung, run.budgets[rung], loss, reason)
     return replace(verdict, width=run.schedule.width, new_space=run.change is not None)
+
+
+def _open(jobs: int) -> str:
+    return f"{counted(jobs, 'job')} of this rung {'is' if jobs == 1 else 'are'} open"
 
 
 def _show(state: State, loss: float | None) -> str:

@@ -18,6 +18,7 @@ from deepband.analysis import plateau
 from deepband.analysis.evidence import FEWEST, LEAST_GAIN, Evidence, decide, share_of
 from deepband.analysis.expected_best import gain_of_more, tail_scale
 from deepband.core.extension import Target, deeper, extended, wider
+from deepband.core.record_text import record_repr
 from deepband.core.schedule import Schedule
 from deepband.core.state import State
 from deepband.core.strategies import StrategyName
@@ -41,6 +42,8 @@ class Prospect:
     exact and also counts work ahead and imported results."""
     configs: int = 0
     """How many configs it adds."""
+
+    __repr__ = record_repr
 
 
 def deepening(state: State, found: Evidence, change: float | None) -> Prospect:
@@ -83,7 +86,8 @@ def widening(state: State, found: Evidence) -> Prospect:
     spread = _spread(found)
     pays = gain.value > max(found.noise, LEAST_GAIN * spread, 0.0)
     share = ("" if pays else "only ") + share_of(gain.value, spread)
-    reason = f"{configs} more configs are expected to gain {share}"
+    are = "config is" if configs == 1 else "configs are"
+    reason = f"{configs} more {are} expected to gain {share}"
     return Prospect(pays, reason, *gain, cost=cost, configs=configs)
 
 

@@ -15,13 +15,15 @@ from fractions import Fraction
 
 from deepband.analysis.durations import WORTH_SHOWING, resumes, seconds_per_unit
 from deepband.analysis.run_names import step_between
-from deepband.analysis.text import duration, html_table, table
+from deepband.analysis.text import about, duration, html_table, table
 from deepband.core.costs import counts, paid
 from deepband.core.facts import JobFinished
 from deepband.core.hyperband import open_jobs
+from deepband.core.record_text import record_repr
 from deepband.core.schedule import Cell, Schedule, as_number
 from deepband.core.state import State
 from deepband.core.strategies import FRUGAL, StrategyName
+from deepband.errors import counted
 
 OUTSIDE = "outside the paper's guarantees"
 
@@ -38,6 +40,8 @@ class Price:
     """What a single fresh run of the new size would cost."""
     scratch: Fraction
     """What fresh runs of every size, those so far and the new one, would cost together."""
+
+    __repr__ = record_repr
 
     @property
     def of_fresh(self) -> tuple[float, float]:
@@ -91,12 +95,14 @@ class Quote:
         """Whether the bounds are equal, as they are for `efficient` and `frugal`."""
         return self.cost.low == self.cost.high
 
+    __repr__ = record_repr
+
     def __str__(self) -> str:
         lines = (f"  {name:12}  {text}" for name, text in self.lines())
         return "\n".join([self.title, *lines])
 
     def _repr_html_(self) -> str:
-        return html_table(self.title, ("", ""), self.lines())
+        return html_table(self.title, (), self.lines())
 
     @property
     def title(self) -> str:
@@ -129,10 +135,13 @@ class Quote:
 
     def lines(self) -> list[tuple[str, str]]:
         """What it reuses, adds and costs, as pairs of a name and a text."""
-        reused = f"{_span(*self.evaluations_reused)} of {self.evaluations_known} evaluations"
+        known = counted(self.evaluations_known, "evaluation")
+        reused = f"{_span(*self.evaluations_reused)} of {known}"
+        evaluations = "evaluation" if self.evaluations_new == (1, 1) else "evaluations"
+        new = f"{_span(*self.evaluations_new)} {evaluations}"
         lines = [
-            ("reused", f"{self.configs_reused} configs, {reused}"),
-            ("new", f"{self.configs_new} configs, {_span(*self.evaluations_new)} evaluations"),
+            ("reused", f"{counted(self.configs_reused, 'config')}, {reused}"),
+            ("new", f"{counted(self.configs_new, 'config')}, {new}"),
         ]
         for name, price in (("cost", self.cost), ("cost resumed", self.cost_resumed)):
             alone = f"{_percent(price.of_fresh)} of a fresh run ({_show(price.fresh)})"
@@ -143,12 +152,14 @@ class Quote:
                 ("  in all", f"{_span(low, high)}, {_percent(price.of_scratch)} {scratch}")
             )
         if self.seconds is not None and self.seconds[1] >= WORTH_SHOWING:
-            times = dict.fromkeys(map(duration, self.seconds))
-            text = f"about {' to '.join(times)} with one worker, as measured so far"
+            least, most = map(duration, self.seconds)
+            span = about(self.seconds[1]) if least == most else f"about {least} to {most}"
+            text = f"{span} with one worker, as measured so far"
             lines.append(("time", text))
         if self.unfinished:
-            text = f"{self.unfinished} jobs of the current run are open"
-            lines.append(("unfinished", f"{text}: extend with unfinished=True, or finish it"))
+            are = "is" if self.unfinished == 1 else "are"
+            text = f"{counted(self.unfinished, 'job')} of the current run {are} open"
+            lines.append(("unfinished", f"{text}: finish it, or extend it while it is unfinished"))
         if self.retraining:
             text = f"up to {_show(self.retraining)}, because checkpoints are missing"
             lines.append(("retraining", text))

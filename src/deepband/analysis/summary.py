@@ -9,12 +9,14 @@ from fractions import Fraction
 
 from deepband.analysis.cells import CellStatus, cells
 from deepband.analysis.run_names import step_to
-from deepband.analysis.text import table
+from deepband.analysis.text import duration, html_table, table
 from deepband.core import hyperband
 from deepband.core.costs import counts, paid
+from deepband.core.record_text import record_repr
 from deepband.core.runs import Run
 from deepband.core.schedule import Cell, Schedule, as_number
 from deepband.core.state import State
+from deepband.errors import counted
 from deepband.space.space_change import differences
 
 
@@ -46,6 +48,38 @@ class RunSummary:
     done: bool
     """False for the current run while it is unfinished, and for one that was extended so."""
 
+    __repr__ = record_repr
+
+
+class RunTable(tuple[RunSummary, ...]):
+    """The summaries of all runs: a tuple that is printed as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return table(self._rows())
+
+    def _repr_html_(self) -> str:
+        header, *rows = self._rows()
+        return html_table("Runs", header, rows)
+
+    def _rows(self) -> list[list[str]]:
+        """A header and one row per run. A column that says nothing is left out."""
+        header = ["run", "step", "strategy", "max_budget", "width", "brackets", "evaluations"]
+        rows = [[*header, "cost", "cost resumed", "trained", "time", ""], *map(_run_row, self)]
+        said = [any(column[1:]) for column in zip(*rows, strict=True)]
+        said[4] = any(each.width > 1 for each in self)
+        return [[text for text, keep in zip(row, said, strict=True) if keep] for row in rows]
+
+
+def _run_row(run: RunSummary) -> list[str]:
+    costs = [f"{as_number(cost):.10g}" for cost in (run.cost, run.cost_resumed, run.trained)]
+    brackets = "" if run.brackets is None else str(run.brackets)
+    size = [f"{run.max_budget:.10g}", str(run.width), brackets, str(run.evaluations)]
+    state = "" if run.done else "unfinished"
+    step = [run.step or "", run.strategy or ""]
+    return [str(run.run), *step, *size, *costs, duration(run.seconds), state]
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -64,7 +98,18 @@ class Plan:
         """The slots of a bracket on each of its rungs, from its starting rung up."""
         return [self.slots.get((bracket, rung), 0) for rung in self.schedule.rungs(bracket)]
 
+    __repr__ = record_repr
+
     def __str__(self) -> str:
+        rows, total = self._table()
+        return f"{table(rows)}\n{total}"
+
+    def _repr_html_(self) -> str:
+        (header, *rows), total = self._table()
+        return html_table(f"Plan: {total}", header, rows)
+
+    def _table(self) -> tuple[list[list[str]], str]:
+        """The configs on each rung, with a header, and the totals in words."""
         rungs = range(self.schedule.top + 1)
         rows = [["rung", *map(str, rungs)], ["budget", *(f"{b:.6g}" for b in self.budgets)]]
         for bracket in self.schedule.brackets:
@@ -72,11 +117,12 @@ class Plan:
             rows.append([f"bracket {bracket}", *sizes])
         width = f"width {self.schedule.width}: " if self.schedule.width > 1 else ""
         total = (
-            f"{width}{self.configs} configs, {self.evaluations} evaluations, cost "
+            f"{width}{counted(self.configs, 'config')}, "
+            f"{counted(self.evaluations, 'evaluation')}, cost "
             f"{as_number(self.cost):.10g} ({as_number(self.cost_resumed):.10g} when training "
             "continues from the rung below)"
         )
-        return f"{table(rows)}\n{total}"
+        return rows, total
 
 
 def plan(state: State) -> Plan:
@@ -105,9 +151,9 @@ def _plan(schedule: Schedule, slots: Mapping[Cell, int], whole: bool) -> Plan:
     )
 
 
-def runs(state: State, done: bool) -> tuple[RunSummary, ...]:
+def runs(state: State, done: bool) -> RunTable:
     """The summaries of all runs, in order; `done` says whether the last one is."""
-    return tuple(
+    return RunTable(
         _summary(state, run, done if run is state.run else not run.left_open) for run in state.runs
     )
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Sequence
 
+from deepband.core.record_text import html_table, printable
 
-def printable(text: str) -> str:
-    """A text with control characters escaped, such as those that move the cursor, change colours or
-    reverse the direction of writing."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+__all__ = ["about", "brief", "duration", "html_table", "printable", "shortened", "table"]
 
 
 def shortened(text: str, most: int = 40) -> str:
@@ -26,11 +21,24 @@ def brief(value: object, most: int = 80) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in seconds, minutes or hours."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
+    """A time in words: "4.3 s", "43 s", "1 min 30 s", "12 min", "2 h 05 min" or "3 d 4 h"."""
+    if seconds < 0.001:
+        return "under 1 ms"
+    if seconds < 59.5:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 10:
+        return f"{minutes} min {rest:02} s" if rest else f"{minutes} min"
     hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
+    if hours < 48:
+        return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
+    days, hours = divmod(round(seconds / 3600), 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def about(seconds: float) -> str:
+    """An estimated time in words, such as "about 43 s"."""
+    return f"about {duration(seconds)}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -44,17 +52,3 @@ def table(rows: Sequence[Sequence[str]]) -> str:
         for row in rows
     )
     return "\n".join(line.rstrip() for line in lines)
-
-
-def html_table(caption: str, header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    """A table as HTML for a notebook, with every text escaped."""
-    head = "".join(f"<th scope='col'>{_html(cell)}</th>" for cell in header)
-    body = "".join(f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return (
-        f"<table><caption>{_html(caption)}</caption><thead><tr>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table>"
-    )
-
-
-def _html(cell: object) -> str:
-    return escape(printable(str(cell)))

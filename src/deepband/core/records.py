@@ -7,6 +7,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 from deepband.core.facts import Config, JobKey, Outcome
+from deepband.core.record_text import html_table, printable, record_repr
 from deepband.errors import InputError, shown
 
 
@@ -103,3 +104,33 @@ class Evaluation(EvaluationFields):
         other = Evaluation._make(self)
         other._find = find
         return other
+
+    def __repr__(self) -> str:
+        return record_repr(self)
+
+    def __str__(self) -> str:
+        pairs = [f"  {name} = {value!r}" for name, value in self.config.items()]
+        pairs += [f"  {name}: {_brief(value)}" for name, value in self.metrics.items()]
+        return "\n".join(map(printable, [self._title(), *pairs]))
+
+    def _repr_html_(self) -> str:
+        rows = [*self.config.items(), *((name, _brief(each)) for name, each in self._numbers())]
+        return html_table(self._title(), (), rows)
+
+    def _numbers(self) -> list[tuple[str, Any]]:
+        seconds = [] if self.seconds is None else [("seconds", self.seconds)]
+        return [*self.metrics.items(), *seconds]
+
+    def _title(self) -> str:
+        """What came out with which budget, and where in the schedule."""
+        found = "failed"
+        if self.value is not None:
+            found = f"{'loss' if self.value == self.loss else 'value'} {self.value:.6g}"
+        place = f"bracket {self.bracket}, index {self.index}, rung {self.rung}"
+        error = f": {self.error.splitlines()[0]}" if self.error else ""
+        return f"{found} with budget {self.budget:.6g} ({place}){error}"
+
+
+def _brief(value: object) -> str:
+    """A metric in one line. Floats have six digits."""
+    return f"{value:.6g}" if isinstance(value, float) else shown(value)

@@ -16,6 +16,7 @@ from functools import lru_cache
 from numbers import Integral, Rational, Real
 from typing import TypeAlias
 
+from deepband.core.record_text import record_repr
 from deepband.errors import BudgetError
 
 Cell: TypeAlias = tuple[int, int]
@@ -54,6 +55,8 @@ class Schedule:
     whole: bool = False
     """Whether an evaluation costs its budget rounded down, as its job carries it."""
     _counts: Mapping[Cell, int] = field(init=False, repr=False, compare=False)
+
+    __repr__ = record_repr
 
     def __post_init__(self) -> None:
         check_eta(self.eta)

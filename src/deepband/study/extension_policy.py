@@ -156,8 +156,8 @@ def read_automatic(
     check_name(strategy)
     if max_cost is None and max_hours is None:
         raise InputError(
-            "auto_extend needs a limit: give max_cost, what all runs of the study may cost, or "
-            "max_hours, how long they may take, or both."
+            "automatic extension needs a limit: give max_cost, what all runs of the study may "
+            "cost, or max_hours, how long they may take, or both."
         )
     if max_hours is not None and (not is_finite(max_hours) or max_hours <= 0):
         raise InputError(f"max_hours is {shown(max_hours)}: give a number above 0.")
@@ -176,19 +176,23 @@ def run_and_extend(
     limits: Limits,
     automatic: Automatic,
     options: RunOptions,
-) -> None:
-    """Run jobs, and extend the study as long as the advice recommends it within the limits."""
+) -> str:
+    """Run jobs, and extend the study as long as the advice recommends it within the limits. Returns
+    why it stopped."""
     session = study.session
     session.lock()
     automatic.check(session.state)
     options = _run(session, objective, limits, options)
-    while session.done and not limits.out_of_time():
-        extension, _ = automatic.decide(session.state)
+    while session.done:
+        extension, reason = automatic.decide(session.state)
         if extension is None:
-            return
+            return reason
+        if limits.out_of_time():
+            return f"{reason}; but time is up: run it again to resume"
         strategy, max_budget, width = extension
         study.extend(strategy, max_budget=max_budget, width=width)
         options = _run(session, objective, limits, options)
+    return "the current run is not finished: run it again to resume"
 
 
 def _run(session: Session, objective: Objective, limits: Limits, options: RunOptions) -> RunOptions:

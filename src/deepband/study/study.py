@@ -35,6 +35,7 @@ from deepband.errors import (
     InputError,
     NoResultError,
     SmallSpaceWarning,
+    counted,
     read_index,
     shown,
 )
@@ -100,7 +101,7 @@ class Study:
         size = size_text(*size_of(state.schedule))
         return (
             f"<deepband study: run {state.run.number}, {size}, "
-            f"{hyperband.open_jobs(state)} jobs open>"
+            f"{counted(hyperband.open_jobs(state), 'job')} open>"
         )
 
     def _repr_html_(self) -> str:
@@ -111,7 +112,7 @@ class Study:
 
         status = summary.status(self.session.state)
         header, *rows = summary.grid(status)
-        where = "done" if status.done else f"{status.open} jobs open"
+        where = "done" if status.done else f"{counted(status.open, 'job')} open"
         best = best_evaluation(self.session.state)
         found = "nothing yet" if best is None else f"{best.value:.6g}"
         size = size_text(status.max_budget, status.width, status.brackets)
@@ -230,8 +231,9 @@ class Study:
         first_failures: int | None = None,
         devices: DevicesSpec = None,
         per_device: int = 1,
-    ) -> None:
+    ) -> str:
         """Optimize, then deepen or widen and optimize again, as long as `advice` recommends it.
+        Returns why it stopped, in words.
 
         Give at least one of the first two limits:
 
@@ -245,7 +247,7 @@ class Study:
         those of `optimize`. Decisions depend only on recorded results and these limits: a call that
         was interrupted continues where it stopped, and one that has finished does nothing.
 
-        >>> study.auto_extend(lambda config, budget: config["x"] + 1 / budget, max_cost=500)
+        >>> reason = study.auto_extend(lambda config, budget: config["x"], max_cost=500)
         """
         from deepband.execution.limits import Limits
         from deepband.execution.runner import RunOptions
@@ -268,8 +270,9 @@ class Study:
             strategy, max_cost, max_hours, max_budget_limit, options.workers or 1
         )
         watch = self._watch_failures()
-        run_and_extend(self, objective, Limits(max_seconds), automatic, options)
+        reason = run_and_extend(self, objective, Limits(max_seconds), automatic, options)
         _warn_of_failures(watch)
+        return reason
 
     def _watch_failures(self) -> FailureWatch:
         from deepband.analysis.failures import FailureWatch
@@ -624,7 +627,7 @@ class Study:
 
     @property
     def runs(self) -> tuple[RunSummary, ...]:
-        """What each run evaluated and what it cost."""
+        """What each run evaluated and what it cost. Printed, it is a table."""
         from deepband.analysis import summary
 
         return summary.runs(self.session.state, self.done)
@@ -650,7 +653,8 @@ class Study:
         return plan
 
     def explain(self, bracket: int, index: int) -> tuple[Verdict, ...]:
-        """Why a configuration was or was not promoted, on each rung of each run.
+        """Why a configuration was or was not promoted, on each rung of each run. Printed, it is
+        one sentence per line.
 
         >>> first, *others = study.explain(0, 0)
         """

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from deepband.analysis.quote import Quote, comparison
 from deepband.analysis.summary import Plan
-from deepband.analysis.text import duration
+from deepband.analysis.text import about
 from deepband.core.extension import options
 from deepband.core.facts import Config
 from deepband.core.records import Evaluation
 from deepband.core.schedule import Budget
-from deepband.errors import InputError
+from deepband.errors import InputError, counted
 from deepband.space.search_space import Space
 from deepband.study.forecast import Forecast, forecast
 from deepband.study.settings import open_study
@@ -36,8 +36,7 @@ class StudyPlan:
         lines = [str(self.run)]
         if self.forecasts:
             first = self.forecasts[0]
-            count = f"{first.workers} worker{'' if first.workers == 1 else 's'}"
-            lines.append(f"{duration(first.seconds)} with {count}")
+            lines.append(f"{about(first.seconds)} with {counted(first.workers, 'worker')}")
         if self.steps:
             times = [each.seconds for each in self.forecasts[1:]]
             lines += ["", comparison(self.steps, times or None)]

@@ -15,6 +15,7 @@ import click
 import deepband
 from deepband.analysis.text import printable
 from deepband.core.strategies import NAMES, StrategyName
+from deepband.interfaces.cli.option_names import rename_arguments
 
 USAGE, LOCKED, INTERRUPTED = 2, 75, 130
 SQLITE = b"SQLite format 3\0"
@@ -26,8 +27,21 @@ else:  # ParamType is not generic before click 8.4
     _Number = _Resources = click.ParamType
 
 
+class OneCommand(click.Command):
+    """A command whose errors name its options."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except deepband.DeepbandError as error:
+            rename_arguments(error, ctx)
+            raise
+
+
 class Commands(click.Group):
     """A group that turns deepband's errors into a message and an exit code."""
+
+    command_class = OneCommand
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -66,11 +66,12 @@ def describe_status(status: Status) -> str:
     failed = f", {status.failed} failed" if status.failed else ""
     ahead = f", {status.ahead} ahead for the next deepening" if status.ahead else ""
     spent, left = (f"{as_number(cost):.10g}" for cost in (status.spent, status.left))
-    state = "done" if status.done else f"{status.open} jobs open, {status.running} running"
+    jobs = f"{counted(status.open, 'job')} open, {status.running} running"
+    state = "done" if status.done else jobs
     return "\n".join(
         [
             f"run      {status.run}{strategy}, {size}: {state}",
-            f"results  {status.evaluations} evaluations{failed}{ahead}",
+            f"results  {counted(status.evaluations, 'evaluation')}{failed}{ahead}",
             f"budget   {spent} spent in this run, {left} left",
             "",
             table(grid(status)),
@@ -81,7 +82,7 @@ def describe_status(status: Status) -> str:
 def describe_forecasts(forecasts: Sequence[Forecast]) -> str:
     """How long each run takes, one line per run."""
     columns = ["jobs", "time", "busy", "at least", "worthwhile"]
-    header = [f"with {forecasts[0].workers} workers", *columns]
+    header = [f"with {counted(forecasts[0].workers, 'worker')}", *columns]
     return table([header, *map(_forecast_row, forecasts)])
 
 
@@ -89,7 +90,7 @@ def _forecast_row(each: Forecast) -> list[str]:
     if not each.jobs:
         return [each.run, "0", "done", "", "", ""]
     times = duration(each.seconds), f"{each.utilisation:.0%}", duration(each.bound)
-    return [each.run, str(each.jobs), *times, f"{each.worth} workers"]
+    return [each.run, str(each.jobs), *times, counted(each.worth, "worker")]
 
 
 def _plain(value: Any) -> Any:

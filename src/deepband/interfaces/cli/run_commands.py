@@ -18,7 +18,13 @@ from deepband.analysis.run_names import size_text
 from deepband.core.evaluations import best_evaluation
 from deepband.core.extension import extended, read_target
 from deepband.core.strategies import NAMES, StrategyName
-from deepband.errors import FailedEvaluationsWarning, GoneError, InputError, StorageError
+from deepband.errors import (
+    FailedEvaluationsWarning,
+    GoneError,
+    InputError,
+    StorageError,
+    counted,
+)
 from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
@@ -156,7 +162,9 @@ def run(
     with _opened(study, given) as (opened, objective, execution):
         _check_steps(opened, steps)
         if retry_failed:
-            say(f"{opened.retry_failed()} failed evaluations are repeated")
+            count = opened.retry_failed()
+            are = "evaluation is" if count == 1 else "evaluations are"
+            say(f"{count} failed {are} repeated")
         ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
         limits = Limits(execution.pop("max_seconds"), max_cost, ahead_limit)
         with Progress(opened):
@@ -218,12 +226,10 @@ def auto_extend(
     --strategy is that of deepening. OBJECTIVE is the same as for `deepband run`.
     """
     _read_devices(given)
-    automatic = read_automatic(
-        strategy, max_cost, max_hours, max_budget_limit, given["workers"] or 1
-    )
+    read_automatic(strategy, max_cost, max_hours, max_budget_limit, given["workers"] or 1)
     with _opened(study, given) as (opened, objective, execution):
         with Progress(opened):
-            opened.auto_extend(
+            reason = opened.auto_extend(
                 objective,
                 max_cost=max_cost,
                 max_hours=max_hours,
@@ -233,8 +239,7 @@ def auto_extend(
             )
         _report_end(opened, "--max-seconds")
         if opened.done:
-            step, why = automatic.decide(opened.session.state)
-            say(why if step is None else f"{why}; but time is up: run the command again to resume")
+            say(reason)
             say(f"Details: deepband advice {study}")
 
 
@@ -289,7 +294,11 @@ def _failures_reported(study: Study, path: Path) -> Iterator[None]:
 
 
 def _retraining(cost: Fraction) -> str:
-    return f"Without the other checkpoints, deepening may repeat up to {float(cost):.6g} units."
+    return f"Without the other checkpoints, deepening may repeat up to {_units(cost)}."
+
+
+def _units(cost: Fraction) -> str:
+    return f"{float(cost):.6g} unit{'' if cost == 1 else 's'}"
 
 
 def _report_end(study: Study, limit: str) -> None:
@@ -322,7 +331,8 @@ def checkpoints(study: Path, keep: str | None, as_json: bool) -> None:
             "bytes_freed": freed,
             "extra_cost": extra,
         }
-        counts = f"{found['kept']} checkpoints kept, {len(removed)} removed, {freed:,} bytes freed"
+        kept = counted(len(stored) - len(removed), "checkpoint")
+        counts = f"{kept} kept, {len(removed)} removed, {freed:,} bytes freed"
         show(
             found,
             as_json,

@@ -1,0 +1,60 @@
+"""Errors of commands name options, as a user of the command line types them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import deepband
+from deepband.interfaces.cli import main
+from deepband.interfaces.cli.option_names import in_options
+from driving import finish, noisy
+
+TRAIN = "space = {'x': (0.0, 1.0)}\n\ndef train(config, budget):\n    return config['x']\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(TRAIN)
+    deepband.open_study("open.study", space={"x": (0.0, 1.0)}, max_budget=3).close()
+    with deepband.open_study("done.study", space={"x": (0.0, 1.0)}, max_budget=3) as study:
+        finish(study, noisy(1))
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted", "unwanted"),
+    [
+        ("deepen done.study --to 10", "--to is 10", "max_budget is"),
+        ("widen done.study --to 0", "--to is 0", "width is"),
+        ("quote done.study --to 10", "--to is 10", "max_budget is"),
+        ("extend done.study", "--max-budget, width or brackets", "max_budget"),
+        ("deepen open.study", "(`--unfinished` extends it", "unfinished=True"),
+        ("deepen open.study", "with `deepband run`. (", "study."),
+        ("run new.study train.py:train", "give --max-budget to create it", "max_budget"),
+        ("run new.study train.py:train --max-budget 3 --workers 0", "--workers is 0", "workers is"),
+        ("run done.study train.py:train --deepen-to 10", "--deepen-to is 10", "max_budget is"),
+        ("run done.study train.py:train --widen-to 0", "--widen-to is 0", "width is"),
+        ("auto-extend done.study train.py:train", "give --max-cost, what", "max_cost"),
+        ("auto-extend open.study train.py:train --max-cost 1", "--max-cost is 1,", "max_cost"),
+    ],
+)
+def test_an_error_names_the_option(command: str, wanted: str, unwanted: str) -> None:
+    result = CliRunner().invoke(main, command.split())
+    assert result.exit_code in (1, 2)
+    assert wanted in result.output
+    assert unwanted not in result.output.replace(wanted, "")
+
+
+def test_what_is_not_the_name_of_an_argument_stays() -> None:
+    options = {"max_cost": "--max-cost", "to": "--to", "width": "--width"}
+    for text in (
+        "there is no study my/max_cost.study.",
+        "up to 5 jobs",
+        "'max_cost' is a parameter",
+    ):
+        assert in_options(text, options) == text
+    assert in_options("width is 0: give width.", options) == "--width is 0: give --width."
+    assert in_options("accept it with max_cost=0.", options) == "accept it with --max-cost 0."
