@@ -24,6 +24,7 @@ from deepband.errors import (
     StorageError,
     UnfinishedError,
     UnknownNameError,
+    UnseededWarning,
 )
 from deepband.samplers import Sampler
 from deepband.study.observers import Observer
@@ -32,6 +33,7 @@ from deepband.study.study import Study
 
 if TYPE_CHECKING:
     from deepband.analysis.advice import Advice
+    from deepband.analysis.confirmations import Confirmations, ConfirmedConfig
     from deepband.analysis.explanation import Verdict
     from deepband.analysis.failures import FailureGroup, Failures
     from deepband.analysis.quote import Price, Quote
@@ -47,6 +49,8 @@ __all__ = [
     "BudgetError",
     "BusyWarning",
     "ClosedError",
+    "Confirmations",
+    "ConfirmedConfig",
     "Context",
     "DeepbandError",
     "Evaluation",
@@ -77,6 +81,7 @@ __all__ = [
     "StudyPlan",
     "UnfinishedError",
     "UnknownNameError",
+    "UnseededWarning",
     "Verdict",
     "open_study",
     "plan",
@@ -84,6 +89,8 @@ __all__ = [
 
 _LATER = {
     "Advice": "deepband.analysis.advice",
+    "Confirmations": "deepband.analysis.confirmations",
+    "ConfirmedConfig": "deepband.analysis.confirmations",
     "Context": "deepband.execution.objective",
     "FailureGroup": "deepband.analysis.failures",
     "Failures": "deepband.analysis.failures",

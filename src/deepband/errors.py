@@ -48,6 +48,7 @@ __all__ = [
     "StorageError",
     "UnfinishedError",
     "UnknownNameError",
+    "UnseededWarning",
 ]
 
 
@@ -264,6 +265,10 @@ class SmallSpaceWarning(UserWarning):
 
 class FailedEvaluationsWarning(UserWarning):
     """Some evaluations of a run failed. They are recorded, and the run continued."""
+
+
+class UnseededWarning(UserWarning):
+    """An objective takes no context, so that the seeds of `Study.confirm` cannot reach it."""
 
 
 class ObserverWarning(UserWarning):

@@ -29,9 +29,16 @@ def train(config: dict[str, Any], budget: float, context: deepband.Context) -> o
     return {"loss": config["x"] / budget, "accuracy": 1 - config["x"], "name": "ü"}
 
 
+def fragile(config: dict[str, Any], budget: float, context: deepband.Context) -> object:
+    """The same with results that depend on the seed, some of them failures."""
+    if context.seed % 3 == 0:
+        return ValueError("unlucky: ü\0")
+    return {"loss": context.seed / 2**32, "name": "ü"}
+
+
 def main() -> None:
     """A study that was deepened and widened with another space, with configs and results from
-    elsewhere and a job left open."""
+    elsewhere, confirmations and a job left open."""
     place = HERE / f"format_{FORMAT}.sqlite"
     space = {"x": (0.0, 1.0), "kind": ["a", None, 3]}
     with deepband.open_study(place, space=space, max_budget=3, seed=2**70) as study:
@@ -44,6 +51,7 @@ def main() -> None:
         new = {"x": (0.0, 0.5), "kind": ["a", None], "extra": [1, 2]}
         study.widen(space=new, added={"extra": 1})
         study.optimize(train, max_cost=8)
+        study.confirm(fragile, top=2, seeds=3)
         lines = list(jsonl(study.session.state))
         rmtree(study.session.files)
     place.with_suffix(".jsonl").write_text("".join(f"{line}\n" for line in lines))

@@ -48,13 +48,26 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
             versions.append(place.read_bytes())
         study.deepen("preserving")
         study.tell_all([(job, result(job)) for job in study.ask_all()[::2]])
-        held = list(jsonl(study.session.state))
+        study.confirm(confirmation, top=3, seeds=40)
+        held = held_by(study)
     return Whole([*versions[-2:], place.read_bytes()], held)
 
 
 def result(job: deepband.Job) -> object:
     loss = noisy(5, failures=0.1)(job)
     return {"loss": loss, "accuracy": 0.5} if isinstance(loss, float) else loss
+
+
+def confirmation(config: object, budget: float, context: deepband.Context) -> object:
+    return {"loss": context.seed, "name": "ü" * 40}
+
+
+def held_by(study: Study) -> list[str]:
+    return [*jsonl(study.session.state), *confirmed(study)]
+
+
+def confirmed(study: Study) -> list[str]:
+    return [str(fact) for _, fact in sorted(study.session.state.confirmations.items())]
 
 
 def flip_a_bit(whole: Whole, draw: random.Random) -> bytes:
@@ -137,7 +150,7 @@ def read_and_write(whole: Whole, damaged: bytes, place: Path) -> str:
         assert place.read_bytes() == damaged
         return "not read"
     with study:
-        assert list(jsonl(study.session.state)) == whole.held
+        assert held_by(study) == whole.held
         job, refusal = attempt(lambda: write(study))
     if job is None:
         assert str(place) in refusal
@@ -172,7 +185,7 @@ def check_whole(whole: Whole, place: Path, job: deepband.Job) -> None:
             for e, line in zip(study.evaluations, jsonl(study.session.state), strict=True)
         }
         assert lines.pop(job.key)
-        assert list(lines.values()) == whole.held
+        assert [*lines.values(), *confirmed(study)] == whole.held
 
 
 def try_all(whole: Whole, damage: Damage, place: Path, seeds: range) -> dict[str, int]:

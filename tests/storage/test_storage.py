@@ -22,6 +22,7 @@ import deepband
 from deepband.analysis.export import jsonl
 from deepband.core.facts import (
     ConfigsDrawn,
+    Confirmed,
     Fact,
     JobFinished,
     JobReleased,
@@ -32,6 +33,7 @@ from deepband.core.facts import (
     StudyCreated,
 )
 from deepband.core.state import State
+from deepband.execution.objective import training_seed
 from deepband.samplers import Uniform
 from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
@@ -42,7 +44,7 @@ from deepband.storage.sqlite import SqliteStorage
 from deepband.study.session import Session
 from deepband.study.study import Study
 from driving import finish, noisy
-from older import WRITTEN, held_by, make_format_2
+from older import FORMATS, WRITTEN, held_by, make_format_2
 
 SPACE = Space({"x": (0.0, 1.0), "kind": ["a", None, 3, 0.5, True, [1, "b"]]})
 CREATED = StudyCreated(
@@ -64,6 +66,9 @@ FACTS: list[Fact] = [
     ConfigsDrawn(0, 4, CONFIGS[4:8]),
     ConfigsDrawn(0, 8, CONFIGS[8:], "enqueued"),
     JobFinished(0, 8, 0, 0, 0.5, origin="another study"),
+    Confirmed(0, 0, 0, 1, 0.25, None, {"accuracy": 0.9}, 1.5),
+    Confirmed(0, 0, 0, 7, None, "ValueError: bad\n\ntraceback"),
+    Confirmed(0, 8, 0, 1, math.inf),
 ]
 
 Make = Callable[[], Storage]
@@ -79,13 +84,18 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 
 
 def same(one: State, other: State) -> bool:
-    return (one.created, one.objective, one.configs, one.results, one.leaders) == (
-        other.created,
-        other.objective,
-        other.configs,
-        other.results,
-        other.leaders,
-    ) and [run.arrived for run in one.runs] == [run.arrived for run in other.runs]
+    return (
+        (one.created, one.objective, one.configs, one.results, one.leaders)
+        == (
+            other.created,
+            other.objective,
+            other.configs,
+            other.results,
+            other.leaders,
+        )
+        and one.confirmations == other.confirmations
+        and [run.arrived for run in one.runs] == [run.arrived for run in other.runs]
+    )
 
 
 class TestEveryStorage:
@@ -194,6 +204,7 @@ def follow(reader: SqliteStorage, state: State) -> None:
     assert state.progress == whole.progress
     assert state.runs == whole.runs
     assert state.leaders == whole.leaders
+    assert state.confirmations == whole.confirmations
 
 
 def test_news_with_work_ahead(tmp_path: Path) -> None:
@@ -211,10 +222,10 @@ def test_news_with_work_ahead(tmp_path: Path) -> None:
 def test_news_are_none_when_something_was_taken_back(tmp_path: Path) -> None:
     storage = SqliteStorage(tmp_path / "a.study")
     storage.lock()
-    storage.append(FACTS[:-4])
+    storage.append(FACTS[:-7])
     reader = SqliteStorage(storage.path)
     state = state_of(reader)
-    storage.append(FACTS[-4:])
+    storage.append(FACTS[-7:])
     assert reader.news(state) is None
     state = state_of(reader)
     assert reader.news(state) == []
@@ -357,6 +368,33 @@ def test_a_file_of_every_format_holds_what_it_held(tmp_path: Path, written: Path
             assert study.session.state.origins == own
             assert {each.origin for each in study.evaluations} <= {None, "a paper"}
             study.session.lock()
+
+
+def test_a_file_of_format_5_holds_confirmations(tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    shutil.copy(FORMATS / "format_5.sqlite", place)
+    with deepband.open_study(place) as study:
+        facts = [fact for _, fact in sorted(study.session.state.confirmations.items())]
+        assert len(facts) == 6
+        assert {fact.rung for fact in facts} == {max(study.session.state.leaders)}
+        assert [fact.repetition for fact in facts] == [1, 2, 3] * 2
+        assert {fact.loss is None for fact in facts} == {True, False}
+        for fact in facts:
+            seed = training_seed(2**70, *fact.key)
+            assert fact.loss == (None if seed % 3 == 0 else seed / 2**32)
+            assert (fact.error or "").startswith("ValueError: unlucky" if seed % 3 == 0 else "")
+            assert fact.metrics == (None if seed % 3 == 0 else {"name": "ü"})
+            assert fact.seconds is not None
+
+
+@pytest.mark.parametrize("written", WRITTEN, ids=lambda written: written.stem)
+def test_a_file_of_every_format_can_be_confirmed(tmp_path: Path, written: Path) -> None:
+    place = tmp_path / "a.study"
+    shutil.copy(written, place)
+    with deepband.open_study(place) as study:
+        found = study.confirm(lambda config, budget, context: context.seed, top=1, seeds=4)
+    with deepband.open_study(place) as study:
+        assert study.confirmations.configs[: len(found.configs)] == found.configs
 
 
 @pytest.mark.parametrize("written", WRITTEN, ids=lambda written: written.stem)

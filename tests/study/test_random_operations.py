@@ -92,6 +92,12 @@ class Player:
         with suppress(InputError):
             self.told.add(self.study.add_evaluation(self._config(), budget, self.draw.random()))
 
+    def confirm(self) -> None:
+        """Repetitions can be run at any time, once there is a finite loss."""
+        if self.study.session.state.leaders:
+            count = self.draw.randint(1, 3)
+            self.study.confirm(lambda *_, context: context.seed, top=count, seeds=count)
+
     def _config(self) -> dict[str, Any]:
         config = {"x": 0.5}
         return config | {"kind": "a"} if "kind" in self.study.session.space.configspace else config
@@ -150,6 +156,7 @@ def picture(state: State) -> tuple[Any, ...]:
         state.leaders,
         {job: found._replace(run=0) for job, found in state.ahead.results.items()},
         state.late.jobs,
+        state.confirmations,
         [(run.started, run.arrived, run.left_open) for run in state.runs],
     )
 
@@ -163,6 +170,7 @@ OPERATIONS: dict[Callable[[Player], None], int] = {
     Player.reopen: 1,
     Player.retry: 1,
     Player.enqueue: 1,
+    Player.confirm: 1,
     Player.add: 1,
     Player.finish: 1,
 }

@@ -28,6 +28,8 @@ def turn_into_format_1(place: Path) -> None:
     """Remove from a study file what format 1 did not have."""
     with closing(sqlite3.connect(place)) as connection:
         connection.executescript(
+            "DROP TABLE confirmations;"
+            "ALTER TABLE studies DROP COLUMN reuse_identical;"
             "DROP INDEX evaluations_by_commit;"
             "ALTER TABLE evaluations DROP COLUMN commits;"
             "ALTER TABLE evaluations DROP COLUMN origin;"

@@ -12,6 +12,7 @@ from typing import Any
 
 from deepband.analysis.text import printable
 from deepband.core.evaluations import all_evaluations
+from deepband.core.facts import Confirmed
 from deepband.core.records import Evaluation
 from deepband.core.state import State
 
@@ -28,7 +29,7 @@ PLAIN += ["resumed_from"]
 
 def canonical(state: State) -> Iterator[str]:
     """One line per evaluation, sorted by bracket, index and rung: what decisions depend on, without
-    when, where or how it ran. Equal studies give equal bytes."""
+    when, where or how it ran. Repetitions of `confirm` follow. Equal studies give equal bytes."""
     for each in all_evaluations(state):
         row: dict[str, Any] = {
             "bracket": each.bracket,
@@ -38,9 +39,15 @@ def canonical(state: State) -> Iterator[str]:
             "budget": each.budget,
             "config": each.config,
         }
-        kind = kind_of_failure(each)
-        row |= {"loss": _number(each.loss)} if kind is None else {"failure": kind}
-        yield _line(row)
+        yield _line(row | _outcome(each))
+    for key, confirmed in sorted(state.confirmations.items()):
+        row = dict(zip(("bracket", "index", "rung", "repetition"), key, strict=True))
+        yield _line(row | _outcome(confirmed))
+
+
+def _outcome(result: Evaluation | Confirmed) -> dict[str, Any]:
+    kind = kind_of_failure(result)
+    return {"loss": _number(result.loss)} if kind is None else {"failure": kind}
 
 
 def jsonl(state: State) -> Iterator[str]:
@@ -90,9 +97,9 @@ def text_of(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=repr)
 
 
-def kind_of_failure(evaluation: Evaluation) -> str | None:
+def kind_of_failure(result: Evaluation | Confirmed) -> str | None:
     """The type of the error, such as ValueError or nan; None if it did not fail."""
-    return None if evaluation.error is None else evaluation.error.split(":", 1)[0]
+    return None if result.error is None else result.error.split(":", 1)[0]
 
 
 FORMATS = {"csv": table, "jsonl": jsonl}

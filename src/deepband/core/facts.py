@@ -55,6 +55,8 @@ class StudyCreated(NamedTuple):
     configs."""
     whole_costs: bool = False
     """Whether costs count the whole budgets that jobs carry. Older studies count exact ones."""
+    reuse_identical: bool = False
+    """Whether equal configs share one result per rung."""
 
 
 class SpaceChange(NamedTuple):
@@ -160,6 +162,26 @@ def fact_of(key: JobKey, run: int, outcome: Outcome, origin: str | None = None) 
     return tuple.__new__(JobFinished, key + (run,) + outcome + (origin,))  # noqa: RUF005
 
 
+class Confirmed(NamedTuple):
+    """A config was evaluated once more on a rung, from scratch and with another seed. No decision
+    depends on it. A loss of None is a failure."""
+
+    bracket: int
+    index: int  # type: ignore[assignment] # hides a method of tuples that is never called
+    rung: int
+    repetition: int
+    """From 1; each has its own seed."""
+    loss: float | None
+    error: str | None = None
+    metrics: Mapping[str, Any] | None = None
+    seconds: float | None = None
+    """How long it took."""
+
+    @property
+    def key(self) -> tuple[int, int, int, int]:
+        return self[:4]
+
+
 class JobsReopened(NamedTuple):
     """Failed evaluations on undecided rungs were withdrawn, to be repeated."""
 
@@ -170,5 +192,12 @@ Note: TypeAlias = JobsStarted | JobReleased
 """Informative only: reopening a study makes every job without a JobFinished available again."""
 
 Fact: TypeAlias = (
-    StudyCreated | ObjectiveNamed | RunStarted | ConfigsDrawn | JobFinished | JobsReopened | Note
+    StudyCreated
+    | ObjectiveNamed
+    | RunStarted
+    | ConfigsDrawn
+    | JobFinished
+    | JobsReopened
+    | Confirmed
+    | Note
 )

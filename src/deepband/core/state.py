@@ -18,6 +18,7 @@ from typing import Any
 from deepband.core.facts import (
     Config,
     ConfigsDrawn,
+    Confirmed,
     Fact,
     JobFinished,
     JobReleased,
@@ -67,6 +68,8 @@ class State:
         """By rung: the evaluation with the smallest finite loss, if there is one."""
         self.ahead = Ahead()
         self.late = Late()
+        self.confirmations: dict[tuple[int, int, int, int], Confirmed] = {}
+        """By (bracket, index, rung, repetition). Nothing else depends on them."""
         self.apply(facts)
 
     def copy(self) -> State:
@@ -86,6 +89,7 @@ class State:
         other.leaders = dict(self.leaders)
         other.ahead = Ahead(results=dict(self.ahead.results))
         other.late = Late(set(self.late.jobs))
+        other.confirmations = dict(self.confirmations)
         return other
 
     def apply(self, facts: Iterable[Fact]) -> None:
@@ -356,6 +360,13 @@ class State:
                 raise FactError(f"{result} cannot be reopened")
             progress.reopen(index)
 
+    def _confirmed(self, fact: Confirmed) -> None:
+        bracket, index, rung, _ = fact.key
+        evaluated = index in self.results.get((bracket, rung), ())
+        if not evaluated or fact.repetition < 1 or fact.key in self.confirmations:
+            raise FactError(f"{fact} confirms nothing, or is already recorded")
+        self.confirmations[fact.key] = fact
+
     def _arrive(self, bracket: int, rung: int, indices: frozenset[int]) -> None:
         """Let configs arrive on a rung, and move on while none of them has to be evaluated."""
         self.run.arrived[bracket, rung] = indices
@@ -389,5 +400,6 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     JobFinished: State._job_finished,
     JobReleased: State._job_released,
     JobsReopened: State._jobs_reopened,
+    Confirmed: State._confirmed,
     ObjectiveNamed: State._objective_named,
 }

@@ -23,7 +23,7 @@ from deepband.core.state import State
 from deepband.errors import DeepbandError, ObjectiveError, StorageError
 from deepband.execution.executors.base import Ended, Executor
 from deepband.execution.limits import Limits
-from deepband.execution.objective import Context, Task, training_seed
+from deepband.execution.objective import Context, Task
 from deepband.execution.orphans import Orphans
 from deepband.execution.outbox import Outbox
 from deepband.execution.pruner import Pruner
@@ -40,9 +40,10 @@ PLAIN = {str, int, float, bool, type(None)}
 class JobSession(Protocol):
     """The part of an open study that the loop uses: jobs to run, and recording their outcomes."""
 
-    state: State
-    keep: Keep
-
+    @property
+    def state(self) -> State: ...
+    @property
+    def keep(self) -> Keep: ...
     @property
     def maximize(self) -> bool: ...
     @property
@@ -57,12 +58,16 @@ class JobSession(Protocol):
     def checkpoints(self) -> Checkpoints: ...
     @property
     def done(self) -> bool: ...
+    @property
+    def has_ready_job(self) -> bool: ...
     def lock(self) -> None: ...
     def ask(self) -> Job | None: ...
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]: ...
     def expects(self, job: Job) -> bool: ...
     def release(self, job: Job) -> None: ...
     def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None: ...
+    def resumable(self, job: Job) -> list[int]: ...
+    def seed(self, job: Job) -> int: ...
 
 
 class Loop:
@@ -139,9 +144,8 @@ class Loop:
         """Whether there is nothing to wait for, not even room for a job that is ready."""
         if self.session.done:
             return True
-        session, crowded = self.session, not self._stopping and not self.executor.free
-        ready = crowded and hyperband.next_job(session.state, session.group)
-        return not self._running and not ready
+        crowded = not self._stopping and not self.executor.free
+        return not self._running and not (crowded and self.session.has_ready_job)
 
     def _recover(self, outbox: Outbox) -> Orphans:
         """Record what workers left while there was no driver, and find those still running."""
@@ -328,10 +332,7 @@ class Loop:
     def _context(self, job: Job) -> Context:
         assert self.checkpoints is not None
         state, key = self.session.state, job.key
-        results = {rung: state.results[job.bracket, rung] for rung in range(job.bracket, job.rung)}
-        told = {rung: cell[job.index] for rung, cell in results.items() if job.index in cell}
-        saved = [rung for rung, each in told.items() if each.loss is not None]
-        rung = self.checkpoints.nearest(key, saved)
+        rung = self.checkpoints.nearest(key, self.session.resumable(job))
         try:
             path, partial = self.checkpoints.begin(key)
         except OSError as error:
@@ -339,7 +340,7 @@ class Loop:
                 self.checkpoints.folder, f"cannot store checkpoints: {error}."
             ) from error
         return Context(
-            seed=training_seed(state.created.seed, *key),
+            seed=self.session.seed(job),
             path=path,
             previous=None if rung is None else self.checkpoints.path((*key[:2], rung)),
             previous_budget=0 if rung is None else state.run.budgets[rung],

@@ -33,8 +33,8 @@ class Context:
     """What an objective can use in addition to its config and budget."""
 
     seed: int
-    """A function of the study's seed, the bracket, the index and the rung. Seed your training with
-    it to make it reproducible."""
+    """A function of the study's seed, the bracket, the index and the rung, and in `Study.confirm`
+    also of the repetition. Seed your training with it to make it reproducible."""
     path: Path
     """An empty folder for checkpoints. It is kept when the result is recorded."""
     previous: Path | None = None
@@ -187,9 +187,10 @@ def _is_of_environment(failure: BaseException) -> bool:
     return False
 
 
-def training_seed(seed: int, bracket: int, index: int, rung: int) -> int:
-    """The seed of a job, below 2**32 as most libraries require."""
+def training_seed(seed: int, *key: int) -> int:
+    """The seed of a job (bracket, index, rung) or of one of its repetitions, which has a fourth
+    number. It is below 2**32, as most libraries require."""
     import numpy as np
 
-    sequence = np.random.SeedSequence(seed, spawn_key=(bracket, index, rung))
+    sequence = np.random.SeedSequence(seed, spawn_key=key)
     return int(sequence.generate_state(1)[0])

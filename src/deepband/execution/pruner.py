@@ -15,8 +15,8 @@ from deepband.storage.retention import Keep, protected, superfluous
 class StateHolder(Protocol):
     """The part of an open study that decides which checkpoints are superfluous."""
 
-    state: State
-
+    @property
+    def state(self) -> State: ...
     @property
     def done(self) -> bool: ...
 

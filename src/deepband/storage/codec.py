@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 from deepband.core.facts import (
     Config,
     ConfigsDrawn,
+    Confirmed,
     Fact,
     JobFinished,
     JobsReopened,
@@ -40,6 +41,7 @@ _Open: TypeAlias = dict[str, Any]
 STUDY = COLUMNS["studies"].split()
 ID = re.compile("[0-9A-Za-z]{1,64}")
 """What the id of a study may look like: it is also the name of a folder."""
+FIRST_WITH_CONFIRMATIONS = 5
 THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
 
 
@@ -78,6 +80,7 @@ def read(connection: sqlite3.Connection) -> Iterator[Fact]:
         yield ObjectiveNamed(row["objective"])
     yield from _runs(connection, tally, 0, _evaluations(connection, tally))
     yield from _drawn(connection, tally)
+    yield from _confirmed(connection, tally)
     _check_contents(tally, row)
 
 
@@ -99,6 +102,7 @@ def read_since(
         where = 'WHERE bracket = ? AND "index" >= ?'
         yield from _drawn(connection, tally, where, bracket, first, first=first)
     yield from _drawn(connection, tally, "WHERE bracket >= ?", len(drawn))
+    yield from _confirmed(connection, tally, "WHERE commits > ?", commit)
     _check_contents(tally, row)
 
 
@@ -165,10 +169,11 @@ def is_grown(row: Head, study: str, commit: int) -> bool:
     return bool(row["study"] == study and row["commits"] >= commit >= (row["reopened"] or 0))
 
 
-def read_commit(connection: sqlite3.Connection, commit: int) -> Iterator[JobFinished]:
-    """The evaluations of a commit."""
-    for row in _evaluations(connection, _tally(connection), "WHERE commits = ?", commit):
-        yield JobFinished(*row)
+def read_commit(connection: sqlite3.Connection, commit: int) -> Iterator[JobFinished | Confirmed]:
+    """The results of a commit."""
+    tally, where = _tally(connection), "WHERE commits = ?"
+    yield from (JobFinished(*row) for row in _evaluations(connection, tally, where, commit))
+    yield from _confirmed(connection, tally, where, commit)
 
 
 def _runs(
@@ -234,6 +239,7 @@ def _study(row: Head) -> StudyCreated:
         row["sampler"],
         row["chunk"],
         bool(row["whole_costs"]),
+        bool(row["reuse_identical"]),
     )
 
 
@@ -260,6 +266,17 @@ def _evaluations(
             _curve(curve) if curve else None,
             origin,
         )
+
+
+def _confirmed(
+    connection: sqlite3.Connection, tally: Tally | None, where: str = "", *given: int
+) -> Iterator[Confirmed]:
+    if format_of(connection) < FIRST_WITH_CONFIRMATIONS:
+        return
+    for row in _rows(connection, "confirmations", tally, where, *given):
+        bracket, index, rung, repetition, loss, error, metrics, seconds, _, _ = row
+        read = dict(from_text(metrics)) if metrics else None
+        yield Confirmed(bracket, index, rung, repetition, loss, error, read, seconds)
 
 
 def _curve(text: str) -> tuple[tuple[float, float], ...]:
@@ -296,6 +313,7 @@ def _write_study(_: sqlite3.Connection, facts: Sequence[StudyCreated], row: _Ope
         sampler=fact.sampler,
         chunk=fact.chunk,
         whole_costs=int(fact.whole_costs),
+        reuse_identical=int(fact.reuse_identical),
         space=to_text(fact.space),
         objective=None,
         created=_now(),
@@ -342,10 +360,10 @@ def _write_finished(
     rows = [
         (
             *key,
-            None if loss is None else loss + 0.0,  # SQLite does not store -0.0
+            _real(loss),
             error,
             to_text(metrics) if metrics else None,
-            None if seconds is None else seconds + 0.0,
+            _real(seconds),
             resumed_from,
             to_text([list(map(_number, point)) for point in curve]) if curve else None,
             origin,
@@ -355,6 +373,30 @@ def _write_finished(
         for (*key, loss, error, metrics, seconds, resumed_from, curve, origin) in facts
     ]
     row["contents"] += _insert(connection, "evaluations", rows)
+
+
+def _real(value: float | None) -> float | None:
+    """A number as SQLite returns it: it does not store -0.0."""
+    return None if value is None else value + 0.0
+
+
+def _write_confirmed(
+    connection: sqlite3.Connection, facts: Sequence[Confirmed], row: _Open
+) -> None:
+    now = _now()
+    rows = [
+        (
+            *fact.key,
+            _real(fact.loss),
+            fact.error,
+            to_text(fact.metrics) if fact.metrics else None,
+            _real(fact.seconds),
+            now,
+            row["commits"],
+        )
+        for fact in facts
+    ]
+    row["contents"] += _insert(connection, "confirmations", rows)
 
 
 def _write_reopened(
@@ -375,5 +417,6 @@ _WRITE: dict[type, Callable[[sqlite3.Connection, Any, _Open], None]] = {
     ConfigsDrawn: _write_configs,
     JobFinished: _write_finished,
     JobsReopened: _write_reopened,
+    Confirmed: _write_confirmed,
 }
 """The functions that write facts of each type, and update the row of the study."""

@@ -1,9 +1,10 @@
 """The tables of a study file, the version of their format, and the upgrade of older files.
 
 Format 1 has neither origins nor commit numbers, and format 2 has no checksums; early files of it
-have no origins. Format 3 has no width, number of brackets or change of the space in a run. Older
-files are read as they are and upgraded by the first write. Newer files are refused, because their
-facts may mean something that this version does not know, such as a new kind of run.
+have no origins. Format 3 has no width, number of brackets or change of the space in a run, and
+format 4 has neither confirmations nor shared results. Older files are read as they are and upgraded
+by the first write. Newer files are refused, because their facts may mean something that this
+version does not know, such as a new kind of run.
 """
 
 from __future__ import annotations
@@ -12,9 +13,27 @@ import sqlite3
 
 from deepband.storage.checksums import checksum
 
-FORMAT = 4
+FORMAT = 5
 APPLICATION = 0x44454550  # "DEEP"
 
+CONFIRMATIONS = """
+CREATE TABLE IF NOT EXISTS confirmations (
+    bracket INTEGER NOT NULL,
+    "index" INTEGER NOT NULL,
+    rung INTEGER NOT NULL,
+    repetition INTEGER NOT NULL,
+    loss REAL,
+    error TEXT,
+    metrics TEXT,
+    seconds REAL,
+    finished TEXT NOT NULL,
+    commits INTEGER NOT NULL, -- the commit that it came with
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (bracket, "index", rung, repetition),
+    FOREIGN KEY (bracket, "index", rung) REFERENCES evaluations (bracket, "index", rung)
+) STRICT, WITHOUT ROWID
+"""
+"""What format 5 adds: evaluations with other seeds."""
 SCHEMA = f"""
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {FORMAT};
@@ -33,6 +52,7 @@ CREATE TABLE studies (
     created TEXT NOT NULL,
     commits INTEGER NOT NULL,
     whole_costs INTEGER NOT NULL, -- whether costs count the whole budgets that jobs carry
+    reuse_identical INTEGER NOT NULL, -- whether equal configs share one result per rung
     reopened INTEGER NOT NULL, -- the last commit that took evaluations back
     contents INTEGER NOT NULL, -- the sum of the checksums of all rows of the other tables
     checksum INTEGER NOT NULL
@@ -74,6 +94,7 @@ CREATE TABLE evaluations (
     FOREIGN KEY (bracket, "index") REFERENCES configs (bracket, "index")
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX evaluations_by_commit ON evaluations (commits);
+{CONFIRMATIONS};
 """
 NUMBER = "INTEGER NOT NULL DEFAULT 0"
 ADDED = {
@@ -81,6 +102,7 @@ ADDED = {
         "reopened": NUMBER,
         "contents": NUMBER,
         "whole_costs": NUMBER,
+        "reuse_identical": NUMBER,
         "checksum": NUMBER,
     },
     "runs": {
@@ -99,18 +121,19 @@ INDEX = "CREATE INDEX IF NOT EXISTS evaluations_by_commit ON evaluations (commit
 
 COLUMNS = {
     "studies": "study eta min_budget max_budget seed maximize integer_budgets sampler chunk space "
-    "objective created commits reopened contents whole_costs",
+    "objective created commits reopened contents whole_costs reuse_identical",
     "runs": "run max_budget strategy started width brackets change",
     "configs": "bracket index config origin",
     "evaluations": "bracket index rung run loss error metrics seconds resumed_from curve origin "
     "finished commits",
+    "confirmations": "bracket index rung repetition loss error metrics seconds finished commits",
 }
 """The columns that the checksum of a row covers, in this order: all but the checksum itself."""
 LISTED = {
     table: ", ".join(f'"{name}"' for name in names.split()) for table, names in COLUMNS.items()
 }
 """The same columns as SQL."""
-KEYS = {"runs": 1, "configs": 2, "evaluations": 3}
+KEYS = {"runs": 1, "configs": 2, "evaluations": 3, "confirmations": 4}
 """How many of these columns form the primary key, for every table except `studies`."""
 
 
@@ -122,7 +145,7 @@ def format_of(connection: sqlite3.Connection) -> int:
 def missing_columns(connection: sqlite3.Connection, table: str) -> list[str]:
     """The columns added after format 1 that a table does not have. The format number does not say:
     there are files of format 2 with and without origins."""
-    if format_of(connection) >= FORMAT:
+    if table not in ADDED or format_of(connection) >= FORMAT:
         return []
     present = {row[1] for row in connection.execute(f"PRAGMA table_info ({table})")}
     return [name for name in ADDED[table] if name not in present]
@@ -130,6 +153,7 @@ def missing_columns(connection: sqlite3.Connection, table: str) -> list[str]:
 
 def upgrade(connection: sqlite3.Connection) -> None:
     """Upgrade an older file to this format, within the current transaction."""
+    connection.execute(CONFIRMATIONS)
     changed = {table: missing_columns(connection, table) for table in ADDED}
     for table, missing in changed.items():
         for name in missing:
@@ -137,7 +161,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
     connection.execute(INDEX)
     connection.execute(f"PRAGMA user_version = {FORMAT}")
     for table in KEYS:
-        if changed[table]:
+        if changed.get(table):
             _set_checksums(connection, table)
     totals = " + ".join(f"(SELECT coalesce(sum(checksum), 0) FROM {table})" for table in KEYS)
     connection.execute(f"UPDATE studies SET contents = {totals}")

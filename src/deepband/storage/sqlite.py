@@ -20,7 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from deepband.core.facts import Fact, JobReleased, JobsStarted
+from deepband.core.facts import Confirmed, Fact, JobFinished, JobReleased, JobsStarted
 from deepband.core.state import State
 from deepband.errors import GoneError, LockedError, StorageError, TornError
 from deepband.storage import codec
@@ -78,11 +78,11 @@ class SqliteStorage:
                 return None
             if row["commits"] == commit:
                 return []
-            upgraded = known["whole_costs"] is None and row["whole_costs"] is not None
+            upgraded = known["reuse_identical"] is None and row["reuse_identical"] is not None
             if contents is None or upgraded:  # read in a format whose checksums say nothing now
                 return None
             last = codec.read_commit(connection, commit)
-            if any(state.result(*finished[:3]) != finished for finished in last):
+            if any(_held(state, each) != each for each in last):
                 return None  # a backup was restored and continued
             drawn = [len(configs) for configs in state.configs]
             news = list(codec.read_since(connection, commit, contents, len(state.runs), drawn))
@@ -304,6 +304,13 @@ class SqliteStorage:
         except (OSError, ValueError, RecursionError):
             return {}
         return holder if isinstance(holder, dict) else {}
+
+
+def _held(state: State, result: JobFinished | Confirmed) -> JobFinished | Confirmed | None:
+    """What a state has in the place of a result."""
+    if isinstance(result, Confirmed):
+        return state.confirmations.get(result.key)
+    return state.result(result.bracket, result.index, result.rung)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from deepband.core.facts import (
     ConfigsDrawn,
+    Confirmed,
     Fact,
     JobFinished,
     ObjectiveNamed,
@@ -49,6 +50,7 @@ def history(state: State) -> Iterator[Fact]:
             yield from _drawn(state)
         yield from results.get(run.number, ())
     yield from state.ahead.results.values()
+    yield from (fact for _, fact in sorted(state.confirmations.items()))
 
 
 def _drawn(state: State) -> Iterator[ConfigsDrawn]:
@@ -158,7 +160,7 @@ def _copy_drawn(fact: ConfigsDrawn) -> ConfigsDrawn:
     return fact._replace(configs=tuple(map(own_copy, fact.configs)))
 
 
-def _copy_finished(fact: JobFinished) -> JobFinished:
+def _copy_finished(fact: JobFinished | Confirmed) -> JobFinished | Confirmed:
     return fact._replace(metrics=own_copy(fact.metrics)) if fact.metrics else fact
 
 
@@ -167,4 +169,5 @@ _COPY: dict[type, Callable[[Any], Fact]] = {
     RunStarted: _copy_run,
     ConfigsDrawn: _copy_drawn,
     JobFinished: _copy_finished,
+    Confirmed: _copy_finished,
 }

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deepband.core import hyperband
 from deepband.core.facts import (
+    Confirmed,
     Fact,
     JobFinished,
     JobKey,
@@ -222,6 +223,25 @@ class Session:
         keys = list(hyperband.ready_jobs(self.state, self.group))
         return self._hand_out(keys) if keys else []
 
+    @property
+    def has_ready_job(self) -> bool:
+        """Whether there is a job that can start."""
+        return hyperband.next_job(self.state, self.group) is not None
+
+    def resumable(self, job: Job) -> list[int]:
+        """The rungs below a job's own on which its config was evaluated and did not fail."""
+        bracket, index, top, *_ = job
+        found = (
+            (rung, self.state.results[bracket, rung].get(index)) for rung in range(bracket, top)
+        )
+        return [rung for rung, result in found if result and result.loss is not None]
+
+    def seed(self, job: Job) -> int:
+        """What `context.seed` is."""
+        from deepband.execution.objective import training_seed  # with numpy
+
+        return training_seed(self.state.created.seed, *job.key)
+
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
         """Those of these jobs that can start, marked as running."""
         self._lock()
@@ -280,7 +300,7 @@ class Session:
         try:
             self.storage.append([*self._unsaved, *facts] if self._unsaved else facts)
         except GoneError:
-            if any(isinstance(fact, JobFinished | JobReleased) for fact in facts):
+            if any(isinstance(fact, JobFinished | JobReleased | Confirmed) for fact in facts):
                 self.state.apply(facts)  # a result must not be lost
                 self._unsaved += tuple(facts)
             raise

@@ -35,6 +35,7 @@ from deepband.errors import (
     InputError,
     NoResultError,
     SmallSpaceWarning,
+    UnseededWarning,
     counted,
     read_index,
     shown,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     import polars
 
     from deepband.analysis.advice import Advice
+    from deepband.analysis.confirmations import Confirmations
     from deepband.analysis.explanation import Verdict
     from deepband.analysis.failures import Failures, FailureWatch
     from deepband.analysis.quote import Quote
@@ -70,9 +72,15 @@ FREE = {
     "add_evaluation",
     "optimize",
     "auto_extend",
+    "confirm",
 }
 FREE |= {"plot", "max_budget", "width", "done", "observe", "close", "save_as"}
 """Methods whose steps are locked one by one, and values that any thread may read."""
+UNSEEDED = (
+    "the objective takes no context, so the seeds of the repetitions cannot reach it. If it always "
+    "uses the same seed, or none at all, every repetition has the same result. Add a parameter "
+    "named context, and seed your training with context.seed."
+)
 
 
 @synchronized(free=FREE)
@@ -278,6 +286,76 @@ class Study:
         from deepband.analysis.failures import FailureWatch
 
         return FailureWatch(self.session.state)
+
+    def confirm(
+        self,
+        objective: Objective,
+        *,
+        top: int = 3,
+        seeds: int = 5,
+        workers: int | None = None,
+        executor: ExecutorSpec = None,
+        resources: Mapping[str, float] | None = None,
+        timeout: Timeout = None,
+        retries: int = 1,
+        max_seconds: float | None = None,
+        max_cost: Budget | None = None,
+        wait: bool = True,
+        first_failures: int | None = None,
+        devices: DevicesSpec = None,
+        per_device: int = 1,
+    ) -> Confirmations:
+        """Evaluate the best configurations again with other seeds, and return their means.
+
+        The `top` best configurations of the highest rung that has a finite loss are each evaluated
+        `seeds` times, from scratch, with the budget of that rung. `context.seed` is different each
+        time, and the same whenever repetition k of a configuration is run. What a repetition saves
+        is not kept.
+
+        Results are recorded beside the evaluations, and never ranked or sampled from: they change
+        neither `best` nor any decision, and their cost is reported separately. A repetition that is
+        recorded is not run again, so an interrupted call can simply be repeated, and a later call
+        with more `seeds` adds only the new ones.
+
+        The other arguments are those of `optimize`.
+
+        >>> def train(config, budget, context):
+        ...     return config["x"] + 1 / budget + context.seed / 2**34
+        >>> found = study.confirm(train, top=2, seeds=3)
+        >>> [len(each.values) for each in found.configs]
+        [3, 3]
+        """
+        from deepband.analysis.confirmations import confirmations
+        from deepband.execution.limits import Limits
+        from deepband.execution.objective import takes_context
+        from deepband.execution.runner import RunOptions
+        from deepband.study.confirmation import (
+            check_seeds,
+            missing,
+            run_repetitions,
+            selected,
+        )
+
+        top, seeds = check_count("top", top), check_seeds(seeds)
+        options = RunOptions(
+            workers,
+            executor,
+            resources,
+            timeout,
+            retries,
+            wait,
+            first_failures,
+            devices,
+            per_device,
+        )
+        limits, session = Limits(max_seconds, max_cost), self.session
+        if not takes_context(objective):
+            warnings.warn(UNSEEDED, UnseededWarning, stacklevel=2)
+        if missing(session.state, selected(session.state, top), seeds):
+            session.lock()  # which reads what another process has written since
+            wanted = missing(session.state, selected(session.state, top), seeds)
+            run_repetitions(session, wanted, objective, limits, options)
+        return confirmations(session.state, selected(session.state, top))
 
     def ask(self) -> Job | None:
         """The next job to evaluate, or None if nothing can start now.
@@ -624,6 +702,13 @@ class Study:
         from deepband.analysis.failures import failures
 
         return failures(self.session.state)
+
+    @property
+    def confirmations(self) -> Confirmations:
+        """Every configuration that `confirm` has evaluated again, with means and intervals."""
+        from deepband.analysis.confirmations import confirmations
+
+        return confirmations(self.session.state)
 
     @property
     def runs(self) -> tuple[RunSummary, ...]:

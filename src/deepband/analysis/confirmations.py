@@ -1,0 +1,205 @@
+"""Confirmations: the best configs evaluated again with other seeds, as means and intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from statistics import fmean, stdev
+
+from deepband.analysis.text import duration, html_table, table
+from deepband.core.evaluations import evaluation_of
+from deepband.core.facts import Config, Confirmed, JobFinished, JobKey
+from deepband.core.schedule import as_number
+from deepband.core.state import State
+
+SHARE = 0.95
+"""The confidence level of intervals."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedConfig:
+    """A config that was evaluated again with other seeds. Values are in the user's direction."""
+
+    bracket: int
+    index: int
+    rung: int
+    budget: int | float
+    config: Config
+    rank: int
+    """Among all results of its rung, from 1 for the best."""
+    value: float
+    """The result of the search, by which it was selected."""
+    values: tuple[float, ...]
+    """The finite values of the repetitions, in their order."""
+    failures: int
+    """How many repetitions failed or had an infinite value."""
+    mean: float | None
+    """The mean of `values`; None if there is none."""
+    low: float | None
+    """The lower end of the 95 % interval of the mean (Student's t); None for fewer than two."""
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmations:
+    """Configs that were evaluated again, in the order of their original rank."""
+
+    configs: tuple[ConfirmedConfig, ...]
+    cost: Fraction
+    """What all repetitions of these configs cost, each at its full budget."""
+    seconds: float
+    """How long they took together."""
+    maximize: bool
+
+    @property
+    def overlap(self) -> bool | None:
+        """Whether the intervals of the first two configs overlap. None if one of the intervals is
+        missing, or if the two were evaluated with different budgets."""
+        if len(self.configs) < 2 or self.configs[0].rung != self.configs[1].rung:
+            return None
+        one, other = self.configs[:2]
+        if one.low is None or one.high is None or other.low is None or other.high is None:
+            return None
+        return max(one.low, other.low) <= min(one.high, other.high)
+
+    @property
+    def best(self) -> ConfirmedConfig | None:
+        """The config with the best mean on the highest rung that was confirmed."""
+        highest = max((each.rung for each in self.configs if each.values), default=None)
+        found = [each for each in self.configs if each.values and each.rung == highest]
+        sign = -1 if self.maximize else 1
+        return min(found, key=lambda each: sign * (each.mean or 0.0), default=None)
+
+    def __str__(self) -> str:
+        if not self.configs:
+            return "nothing has been confirmed"
+        return "\n".join([table([HEADER, *self._rows()]), *self._findings()])
+
+    def _repr_html_(self) -> str:
+        return html_table(" ".join(self._findings()), HEADER, self._rows())
+
+    def _rows(self) -> Iterator[list[str]]:
+        for each in self.configs:
+            interval = "" if each.low is None else f"{each.low:.6g} to {each.high:.6g}"
+            mean = "" if each.mean is None else f"{each.mean:.6g}"
+            count = len(each.values) + each.failures
+            failed = f", {each.failures} failed" if each.failures else ""
+            row = [str(each.rank), str(each.bracket), str(each.index), f"{each.budget:.6g}"]
+            yield [*row, f"{each.value:.6g}", mean, interval, f"{count}{failed}"]
+
+    def _findings(self) -> Iterator[str]:
+        if self.overlap is not None:
+            yield (
+                "The intervals of the first two overlap: these repetitions do not separate them."
+                if self.overlap
+                else "The intervals of the first two do not overlap."
+            )
+        if self.best is not None and len(self.configs) > 1:
+            yield f"Best mean: bracket {self.best.bracket}, index {self.best.index}."
+        units = f"{as_number(self.cost):.10g}"
+        yield f"Cost of the repetitions: {units} units of budget, {duration(self.seconds)}."
+
+
+HEADER = ["rank", "bracket", "index", "budget", "in search", "mean", "95 % interval", "repetitions"]
+
+
+def ranked(state: State, rung: int) -> list[JobFinished]:
+    """The finite results on a rung of all brackets, best first."""
+    results = (
+        result for (_, of), cell in state.results.items() if of == rung for result in cell.values()
+    )
+    finite = [each for each in results if each.loss is not None and each.loss < math.inf]
+    return sorted(finite, key=lambda each: (each.loss, each.bracket, each.index))
+
+
+def winners(state: State, top: int) -> list[JobKey]:
+    """The best configs on the highest rung that has a finite result, best first. Of equal configs
+    only the best one counts."""
+    found: list[JobKey] = []
+    configs: list[Config] = []
+    for each in ranked(state, max(state.leaders, default=0)):
+        config = state.config(each.bracket, each.index)
+        if len(found) < top and config not in configs:
+            found.append((each.bracket, each.index, each.rung))
+            configs.append(config)
+    return found
+
+
+def confirmations(state: State, keys: Sequence[JobKey] | None = None) -> Confirmations:
+    """What was confirmed: of these jobs, or of all, higher rungs first."""
+    repeated: dict[JobKey, list[Confirmed]] = {}
+    for (*_, repetition), fact in sorted(state.confirmations.items()):
+        assert repetition == fact.repetition
+        repeated.setdefault(fact.key[:3], []).append(fact)
+    rungs = sorted({rung for _, _, rung in repeated}, reverse=True)
+    chosen = [
+        (rank, result, facts)
+        for rung in rungs
+        for rank, result in enumerate(ranked(state, rung), 1)
+        if (facts := repeated.get(key := (result.bracket, result.index, rung)))
+        and (keys is None or key in keys)
+    ]
+    everything = [fact for _, _, facts in chosen for fact in facts]
+    return Confirmations(
+        configs=tuple(_confirmed(state, *each) for each in chosen),
+        cost=sum((state.schedule.charge(each.rung) for each in everything), Fraction(0)),
+        seconds=sum(each.seconds or 0.0 for each in everything),
+        maximize=state.created.maximize,
+    )
+
+
+def _confirmed(
+    state: State, rank: int, result: JobFinished, facts: Sequence[Confirmed]
+) -> ConfirmedConfig:
+    found = evaluation_of(state, result)
+    losses = (fact.loss for fact in facts)
+    values = [state.value(loss) for loss in losses if loss is not None and loss < math.inf]
+    half = half_width(values)
+    mean = fmean(values) if values else None
+    return ConfirmedConfig(
+        bracket=found.bracket,
+        index=found.index,
+        rung=found.rung,
+        budget=found.budget,
+        config=found.config,
+        rank=rank,
+        value=found.value or 0.0,
+        values=tuple(values),
+        failures=len(facts) - len(values),
+        mean=mean,
+        low=None if mean is None or half is None else mean - half,
+        high=None if mean is None or half is None else mean + half,
+    )
+
+
+def half_width(values: Sequence[float]) -> float | None:
+    """Half the width of the 95 % interval of a mean; None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    return _quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+
+
+@cache
+def _quantile(degrees: int) -> float:
+    """The number that the absolute value of Student's t exceeds with probability 0.05."""
+    low, high = 0.0, 13.0  # 12.7 with one degree of freedom
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if _probability(middle, degrees) < SHARE else (low, middle)
+    return middle
+
+
+def _probability(t: float, degrees: int) -> float:
+    """The probability that the absolute value of Student's t is at most t (Abramowitz and Stegun,
+    Handbook of Mathematical Functions, 26.7.3 and 26.7.4)."""
+    angle = math.atan(t / math.sqrt(degrees))
+    cosine, odd = math.cos(angle), degrees % 2
+    term = cosine if odd else 1.0
+    total = term if degrees > 1 else 0.0
+    for power in range(2 + odd, degrees - 1, 2):
+        term *= cosine**2 * (power - 1) / power
+        total += term
+    total *= math.sin(angle)
+    return 2 / math.pi * (angle + total) if odd else total

@@ -1,0 +1,187 @@
+"""Evaluating the best configs again with other seeds, with the loop that runs every other job.
+
+A repetition is a job whose bracket also carries the number of the repetition, so that the files of
+two repetitions never have the same name. Their files are in a folder of their own, and nothing that
+a repetition saves is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from deepband.analysis.confirmations import winners
+from deepband.core.evaluations import count_evaluations
+from deepband.core.facts import Confirmed, JobKey, Outcome, own_copy
+from deepband.core.records import Job
+from deepband.core.schedule import check_count
+from deepband.core.state import State
+from deepband.errors import InputError, JobError, NoResultError
+from deepband.execution.limits import Limits
+from deepband.execution.objective import Objective, training_seed
+from deepband.execution.outbox import JOBS, RESULTS
+from deepband.execution.runner import RunOptions, run_jobs
+from deepband.storage.checkpoints import Checkpoints
+from deepband.storage.retention import Keep
+from deepband.study.session import Session
+
+FOLDER = "confirmations"
+PER_REPETITION = 1000
+"""More than any study has brackets: bracket 0 alone would need 2**1000 configs."""
+
+MOST_SEEDS = 10_000
+
+Repetition: TypeAlias = tuple[int, int, int, int]
+"""A (bracket, index, rung, repetition)."""
+
+
+def check_seeds(given: int) -> int:
+    """The number of repetitions as an int. Raises an InputError if it is not positive or too
+    large for the names of files."""
+    if check_count("seeds", given) > MOST_SEEDS:
+        raise InputError(f"seeds is {given}: give at most {MOST_SEEDS:,}.")
+    return int(given)
+
+
+def selected(state: State, top: int) -> list[JobKey]:
+    """The results to confirm, or a NoResultError if there is none."""
+    found = winners(state, top)
+    if not found:
+        raise NoResultError(count_evaluations(state))
+    return found
+
+
+def missing(state: State, keys: Sequence[JobKey], seeds: int) -> list[Repetition]:
+    """The repetitions that are not recorded: first one of each config, then the next."""
+    wanted = ((*key, repetition) for repetition in range(1, seeds + 1) for key in keys)
+    return [each for each in wanted if each not in state.confirmations]
+
+
+def run_repetitions(
+    session: Session,
+    wanted: Sequence[Repetition],
+    objective: Objective,
+    limits: Limits,
+    options: RunOptions,
+) -> None:
+    """Run repetitions and record their results."""
+    repetitions = ConfirmationSession(session, wanted)
+    try:
+        run_jobs(repetitions, objective, limits, options)
+    finally:
+        if session.persistent:
+            repetitions.remove_empty_folders()
+
+
+class ConfirmationSession:
+    """Repetitions of an open study as jobs for the loop."""
+
+    learns = False
+    group = None
+    keep = Keep(False, 0)
+
+    def __init__(self, session: Session, wanted: Sequence[Repetition]) -> None:
+        self._session = session
+        self._wanted = wanted
+        self._running: set[Repetition] = set()
+
+    @property
+    def state(self) -> State:
+        return self._session.state
+
+    @property
+    def maximize(self) -> bool:
+        return self._session.maximize
+
+    @property
+    def persistent(self) -> bool:
+        return self._session.persistent
+
+    @property
+    def files(self) -> Path:
+        return self._session.files / FOLDER
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.files / "checkpoints" / self.state.created.study)
+
+    @property
+    def done(self) -> bool:
+        return all(each in self.state.confirmations for each in self._wanted)
+
+    @property
+    def has_ready_job(self) -> bool:
+        return any(self._is_ready(each) for each in self._wanted)
+
+    def lock(self) -> None:
+        self._session.lock()
+
+    def ask(self) -> Job | None:
+        ready = (each for each in self._wanted if self._is_ready(each))
+        found = next(ready, None)
+        return None if found is None else self._hand_out(found)
+
+    def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
+        """Those of these repetitions that can start: also such as an earlier call wanted."""
+        found = map(_repetition, keys)
+        return [self._hand_out(each) for each in found if self._is_ready(each)]
+
+    def expects(self, job: Job) -> bool:
+        found = _repetition(job.key)
+        same_study = job.study == self.state.created.study
+        return same_study and self._is_open(found) and self._config(found) == job.config
+
+    def release(self, job: Job) -> None:
+        self._running.discard(_repetition(job.key))
+
+    def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
+        facts = []
+        for job, outcome in pairs:
+            found = _repetition(job.key)
+            if not self._is_open(found):
+                raise JobError(*found[:3], f"it has no repetition {found[3]} to record.")
+            facts.append(Confirmed(*found, *outcome[:4]))
+        self._session.record(facts)
+        self._running -= {fact.key for fact in facts}
+
+    def resumable(self, job: Job) -> list[int]:
+        return []
+
+    def seed(self, job: Job) -> int:
+        return training_seed(self.state.created.seed, *_repetition(job.key))
+
+    def remove_empty_folders(self) -> None:
+        """Remove the folders that nothing is in any more."""
+        checkpoints = self.checkpoints
+        places = [checkpoints.attempts, checkpoints.folder, checkpoints.folder.parent]
+        for place in [*places, self.files / JOBS, self.files / RESULTS, self.files]:
+            with suppress(OSError):  # it is not empty, or not there
+                place.rmdir()
+
+    def _is_open(self, found: Repetition) -> bool:
+        """Whether the result of a repetition can be recorded: its config has a loss there."""
+        bracket, index, rung, _ = found
+        result = self.state.results.get((bracket, rung), {}).get(index)
+        evaluated = result is not None and result.loss is not None
+        return evaluated and found[3] > 0 and found not in self.state.confirmations
+
+    def _is_ready(self, found: Repetition) -> bool:
+        return found not in self._running and self._is_open(found)
+
+    def _hand_out(self, found: Repetition) -> Job:
+        self._running.add(found)
+        bracket, index, rung, repetition = found
+        packed, budget = bracket + PER_REPETITION * repetition, self.state.run.budgets[rung]
+        config, study = own_copy(self._config(found)), self.state.created.study
+        return Job(packed, index, rung, budget, config, study)
+
+    def _config(self, found: Repetition) -> dict[str, object]:
+        return self.state.config(found[0], found[1])
+
+
+def _repetition(key: JobKey) -> Repetition:
+    """The repetition that a job is."""
+    repetition, bracket = divmod(key[0], PER_REPETITION)
+    return bracket, key[1], key[2], repetition
