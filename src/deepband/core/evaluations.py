@@ -47,13 +47,17 @@ def evaluation_of(state: State, result: JobFinished) -> Evaluation:
     )
 
 
-def best_evaluation(state: State) -> Evaluation | None:
+def best_result(state: State) -> JobFinished | None:
     """The smallest loss on any rung. Ties go to the larger budget, then to the smaller bracket
     and the smaller index."""
     leaders = state.leaders.values()
-    if not leaders:
-        return None
-    return evaluation_of(state, min(leaders, key=lambda result: (result.loss, -result.rung)))
+    return min(leaders, key=lambda result: (result.loss, -result.rung), default=None)
+
+
+def best_evaluation(state: State) -> Evaluation | None:
+    """The best result as the record that users see."""
+    best = best_result(state)
+    return evaluation_of(state, best) if best else None
 
 
 def best_evaluation_at(state: State, rung: int | None = None) -> Evaluation | None:

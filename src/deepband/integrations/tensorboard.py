@@ -13,11 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from deepband.analysis.metrics import number
 from deepband.analysis.text import printable
 from deepband.core.facts import Config, Fact
 from deepband.core.records import Evaluation
 from deepband.errors import DeepbandError
-from deepband.integrations.tracker import Tracker, measures, number
+from deepband.integrations.tracker import Tracker, measures
 
 if TYPE_CHECKING:
     Event: TypeAlias = tuple[int, Any]

@@ -6,9 +6,9 @@ evaluations stay in the queue until they are logged, and each tracker skips what
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 
+from deepband.analysis.metrics import numeric
 from deepband.core.evaluations import evaluation_of
 from deepband.core.facts import Fact, JobFinished, JobKey, JobsReopened, RunStarted, StudyCreated
 from deepband.core.records import Evaluation
@@ -81,21 +81,10 @@ def measures(evaluation: Evaluation) -> dict[str, float]:
     """The numbers of an evaluation by name, the user's metrics first; empty if it failed."""
     if evaluation.loss is None or evaluation.value is None:
         return {}
-    found = {f"metrics.{name}": number(each) for name, each in evaluation.metrics.items()}
-    metrics = {name: each for name, each in found.items() if each is not None}
+    metrics = numeric(evaluation.metrics)
     return {
-        **metrics,
+        **{f"metrics.{name}": float(each) for name, each in metrics.items()},
         "budget": float(evaluation.budget),
         "value": evaluation.value,
         "loss": evaluation.loss,
     }
-
-
-def number(value: object) -> float | None:
-    """A metric as a float; None if it is not a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
