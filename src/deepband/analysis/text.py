@@ -33,6 +33,11 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
 
 
+def about(seconds: float) -> str:
+    """An estimated time in words, such as "about 43 s"."""
+    return f"about {duration(seconds)}"
+
+
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Rows of texts as aligned columns: the first left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

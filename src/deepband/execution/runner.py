@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepband.errors import InputError, shown
+from deepband.execution.display import ProgressSpec, check_spec, followed
 from deepband.execution.executors.base import Timeout, check_seconds
 from deepband.execution.executors.selection import choose, needs_outbox
 from deepband.execution.limits import Limits
@@ -31,6 +32,7 @@ class RunOptions:
     retries: int
     wait: bool
     first_failures: int | None
+    progress: ProgressSpec = None
 
     def __post_init__(self) -> None:
         if self.workers is not None:
@@ -40,6 +42,7 @@ class RunOptions:
             _check_whole("first_failures", self.first_failures, 0)
         if not callable(self.timeout):
             check_seconds("timeout", self.timeout)
+        check_spec(self.progress)
 
 
 def run_jobs(
@@ -54,7 +57,8 @@ def run_jobs(
     session.lock()
     interrupts = Interrupts()
     loop = _loop(session, objective, limits, options, interrupts)
-    with interrupts:
+    interrupts.running = loop.running.__len__
+    with interrupts, followed(options.progress, loop, interrupts):
         loop.run(interrupts)
 
 

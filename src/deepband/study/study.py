@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from deepband.analysis.explanation import Verdict
     from deepband.analysis.quote import Quote
     from deepband.analysis.summary import Plan, RunSummary
+    from deepband.execution.display import ProgressSpec
     from deepband.execution.executors.base import Timeout
     from deepband.execution.executors.selection import ExecutorSpec
     from deepband.execution.objective import Objective
@@ -137,6 +138,7 @@ class Study:
         ahead_limit: Budget | None = None,
         wait: bool = True,
         first_failures: int | None = None,
+        progress: ProgressSpec = None,
     ) -> None:
         """Evaluate jobs until the current run is done or a limit is reached.
 
@@ -172,6 +174,11 @@ class Study:
         to `ahead_limit` units of budget. If the previous process died, `optimize` waits for jobs
         that its workers are still running; `wait=False` gives those jobs up instead.
 
+        `progress` says whether to show how far the run is. By default there is a live display if
+        stderr is a terminal, and in a notebook. With True there is always one; in a log it is one
+        line per finished rung, and at least one per minute. False shows nothing. A function
+        receives a `deepband.Progress` whenever results are recorded, and at the end.
+
         >>> study.optimize(lambda config, budget: config["x"] + 1 / budget)
         """
         from deepband.execution.limits import Limits
@@ -180,7 +187,9 @@ class Study:
         if ahead_limit is not None and not ahead:
             raise InputError("ahead_limit bounds what ahead=True spends: give both.")
         limits = Limits(max_seconds, max_cost, ahead_limit if ahead else 0)
-        options = RunOptions(workers, executor, resources, timeout, retries, wait, first_failures)
+        options = RunOptions(
+            workers, executor, resources, timeout, retries, wait, first_failures, progress
+        )
         run_jobs(self.session, objective, limits, options)
 
     def auto_extend(
@@ -199,6 +208,7 @@ class Study:
         max_seconds: float | None = None,
         wait: bool = True,
         first_failures: int | None = None,
+        progress: ProgressSpec = None,
     ) -> None:
         """Optimize, then deepen or widen and optimize again, as long as `advice` recommends it.
 
@@ -223,7 +233,9 @@ class Study:
         if max_hours is not None and executor is not None and workers is None:
             raise InputError("max_hours needs the number of workers of the executor: give workers.")
         automatic = read_automatic(strategy, max_cost, max_hours, max_budget_limit, workers or 1)
-        options = RunOptions(workers, executor, resources, timeout, retries, wait, first_failures)
+        options = RunOptions(
+            workers, executor, resources, timeout, retries, wait, first_failures, progress
+        )
         run_and_extend(self, objective, Limits(max_seconds), automatic, options)
 
     def ask(self) -> Job | None:

@@ -31,7 +31,6 @@ from deepband.interfaces.cli.group import (
     study_argument,
 )
 from deepband.interfaces.cli.output import describe, say, show
-from deepband.interfaces.cli.progress import Progress
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.user_code import SPACE_FILE, load_objective, load_space
 from deepband.samplers import SAMPLERS
@@ -146,8 +145,7 @@ def run(
             say(f"{opened.retry_failed()} failed evaluations are repeated")
         ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
         limits = Limits(execution.pop("max_seconds"), max_cost, ahead_limit)
-        with Progress(opened):
-            _run_steps(opened, objective, limits, RunOptions(**execution), steps)
+        _run_steps(opened, objective, limits, RunOptions(**execution, progress=True), steps)
         _report_end(opened, "a limit")
         if opened.done:
             say(f"Deeper, wider or done? Ask: deepband advice {study}")
@@ -208,15 +206,15 @@ def auto_extend(
         strategy, max_cost, max_hours, max_budget_limit, given["workers"] or 1
     )
     with _opened(study, given) as (opened, objective, execution):
-        with Progress(opened):
-            opened.auto_extend(
-                objective,
-                max_cost=max_cost,
-                max_hours=max_hours,
-                max_budget_limit=max_budget_limit,
-                strategy=strategy,
-                **execution,
-            )
+        opened.auto_extend(
+            objective,
+            max_cost=max_cost,
+            max_hours=max_hours,
+            max_budget_limit=max_budget_limit,
+            strategy=strategy,
+            progress=True,
+            **execution,
+        )
         _report_end(opened, "--max-seconds")
         if opened.done:
             step, why = automatic.decide(opened.session.state)
