@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from deepband.analysis.quote import Price, Quote
     from deepband.analysis.summary import Plan, RunSummary
     from deepband.execution.objective import Context
+    from deepband.execution.progress import Progress, RunningEvaluation
     from deepband.study.forecast import Forecast
     from deepband.study.study_plan import StudyPlan, plan
 
@@ -69,9 +70,11 @@ __all__ = [
     "ObserverWarning",
     "Plan",
     "Price",
+    "Progress",
     "Quote",
     "ResultError",
     "RunSummary",
+    "RunningEvaluation",
     "Sampler",
     "Schedule",
     "SmallSpaceWarning",
@@ -97,8 +100,10 @@ _LATER = {
     "Forecast": "deepband.study.forecast",
     "Plan": "deepband.analysis.summary",
     "Price": "deepband.analysis.quote",
+    "Progress": "deepband.execution.progress",
     "Quote": "deepband.analysis.quote",
     "RunSummary": "deepband.analysis.summary",
+    "RunningEvaluation": "deepband.execution.progress",
     "StudyPlan": "deepband.study.study_plan",
     "Verdict": "deepband.analysis.explanation",
     "plan": "deepband.study.study_plan",

@@ -261,6 +261,11 @@ def grid(status: Status) -> list[list[str]]:
 
 def cost_left(state: State) -> Fraction:
     """The least that the current run will still cost, every evaluation at its full budget."""
+    return state.schedule.cost_of(slots_left(state))
+
+
+def slots_left(state: State) -> dict[Cell, int]:
+    """How many evaluations the current run will still make in each cell, at least."""
     left: dict[Cell, int] = {}
     for bracket, rung in state.schedule.cells():
         progress = state.progress[bracket]
@@ -269,4 +274,4 @@ def cost_left(state: State) -> Fraction:
         elif rung > progress.rung:
             evaluated = len(state.results[bracket, rung])
             left[bracket, rung] = max(0, state.schedule.slots(bracket, rung) - evaluated)
-    return state.schedule.cost_of(left)
+    return left

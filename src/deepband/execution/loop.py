@@ -7,12 +7,13 @@ spoil the study. A job whose worker died says nothing about its config and is ru
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from deepband.analysis.durations import trained
 from deepband.analysis.summary import cost_left
@@ -26,6 +27,7 @@ from deepband.execution.limits import Limits
 from deepband.execution.objective import Context, Task
 from deepband.execution.orphans import Orphans
 from deepband.execution.outbox import Outbox
+from deepband.execution.pace import Started
 from deepband.execution.pruner import Pruner
 from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
@@ -33,6 +35,7 @@ from deepband.system.interrupts import Interrupts
 
 FIRST_FAILURES = 3
 POLL_SECONDS = 0.1
+Found = TypeVar("Found")
 PLAIN = {str, int, float, bool, type(None)}
 """Types of values that can be pickled without cloudpickle."""
 
@@ -68,6 +71,7 @@ class JobSession(Protocol):
     def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None: ...
     def resumable(self, job: Job) -> list[int]: ...
     def seed(self, job: Job) -> int: ...
+    def read_state(self, function: Callable[[State], Found], seconds: float) -> Found | None: ...
 
 
 class Loop:
@@ -85,6 +89,7 @@ class Loop:
         first_failures: int = FIRST_FAILURES,
         outbox: Outbox | None = None,
         wait: bool = True,
+        recorded: Callable[[], None] | None = None,
     ) -> None:
         self.session = session
         self.executor = executor
@@ -94,9 +99,12 @@ class Loop:
         self.retries = retries
         self.first_failures = first_failures
         self.outbox = outbox
+        self.recorded = recorded
+        """Called after each commit of results."""
+        self.running: dict[JobKey, Started] = {}
+        """The jobs that have no result yet. Other threads may read it."""
         self._wait = wait
         self._orphans: Orphans | None = None
-        self._running: dict[JobKey, Job] = {}
         self._losses: Counter[JobKey] = Counter()
         """How often a job's worker was lost."""
         self._faults: Counter[JobKey] = Counter()
@@ -145,7 +153,7 @@ class Loop:
         if self.session.done:
             return True
         crowded = not self._stopping and not self.executor.free
-        return not self._running and not (crowded and self.session.has_ready_job)
+        return not self.running and not (crowded and self.session.has_ready_job)
 
     def _recover(self, outbox: Outbox) -> Orphans:
         """Record what workers left while there was no driver, and find those still running."""
@@ -154,7 +162,8 @@ class Loop:
         if not self._wait:
             orphans.give_up()
         for job in self.session.reserve(orphans.keys):  # so that they are not handed out again
-            self._running[job.key] = job
+            since = time.monotonic() - orphans.seconds(job.key)
+            self.running[job.key] = Started(job, since)
         for attempt in outbox.waiting():
             if attempt.job.key in orphans.keys:
                 continue  # its worker is about to end, and the result is recorded then
@@ -173,19 +182,19 @@ class Loop:
         """Record the results of orphans that have ended, and release the jobs of those that left
         none."""
         for key, attempt in self._orphans.ended() if self._orphans else ():
-            job = self._running.pop(key, None)
-            if job is not None and attempt is not None and self.session.expects(attempt.job):
+            started = self.running.pop(key, None)
+            if started is not None and attempt is not None and self.session.expects(attempt.job):
                 self._judge(attempt)
                 continue
             if self.outbox:
                 self.outbox.clear(key)
-            if job is not None:
-                self.session.release(job)
+            if started is not None:
+                self.session.release(started.job)
 
     def _fill(self) -> None:
         """Start as many jobs as the executor has room for."""
         while not self._stopping and self.executor.free and (job := self.session.ask()):
-            self._running[job.key] = job
+            self.running[job.key] = Started(job, time.monotonic())
             task = self._task(job)
             again = self._losses[job.key] or self._faults[job.key]
             if again or self.limits.spend(self._cost(task)):
@@ -201,7 +210,7 @@ class Loop:
             if key is None:
                 return
             for job in self.session.reserve([key]):
-                self._running[job.key] = job
+                self.running[job.key] = Started(job, time.monotonic())
                 budget = self.session.state.schedule.charge(job.rung)
                 if self.limits.spend_ahead(budget, cost_left(self.session.state)):
                     self.executor.submit(self._task(job))
@@ -217,7 +226,7 @@ class Loop:
 
     def _hand_back(self, job: Job) -> None:
         """Release a job that was not started."""
-        del self._running[job.key]
+        del self.running[job.key]
         self.session.release(job)
 
     def _settle(self) -> bool:
@@ -229,7 +238,7 @@ class Loop:
 
     def _collect(self, all_ended: Sequence[Ended]) -> None:
         for ended in all_ended:
-            job = self._running.pop(ended.task.job.key)
+            job = self.running.pop(ended.task.job.key).job
             attempt = ended.attempt or self._lose(job, ended.lost or "")
             if attempt is not None and attempt.environment:
                 self._try_again(attempt)
@@ -272,7 +281,7 @@ class Loop:
         """End all running jobs and remove their results: the objective is at fault."""
         self.executor.close()
         if self.outbox:
-            for key in (*self._running, *(attempt.job.key for attempt in self._held)):
+            for key in (*self.running, *(attempt.job.key for attempt in self._held)):
                 self.outbox.clear(key)
 
     def _record_trusted(self) -> None:
@@ -293,6 +302,8 @@ class Loop:
                 self._pruner.prune(attempt.job)
             if self.outbox:
                 self.outbox.clear(attempt.job.key)
+        if self.recorded:
+            self.recorded()
 
     def _accept(self, attempts: Sequence[Attempt]) -> None:
         """Turn what attempts saved into the checkpoints of their jobs."""
@@ -315,7 +326,8 @@ class Loop:
 
     def _release_running(self) -> None:
         """Release the jobs that have no recorded result."""
-        for job in [*self._running.values(), *(each.job for each in self._held)]:
+        running = [started.job for started in self.running.values()]
+        for job in [*running, *(each.job for each in self._held)]:
             with suppress(DeepbandError):  # the file is gone: what ended the run says so
                 self.session.release(job)
 

@@ -26,6 +26,10 @@ class Orphans:
     def keys(self) -> list[JobKey]:
         return list(self._running)
 
+    def seconds(self, key: JobKey) -> float:
+        """How long a job has been running, by the clock of its host."""
+        return max(0.0, time.time() - self._running[key].started)
+
     def give_up(self) -> None:
         """Give these jobs up: kill the workers on this host, and remove all job files, so that
         workers on other hosts write no results."""

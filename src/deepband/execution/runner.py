@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from deepband.errors import InputError, shown
 from deepband.execution.devices import Device, DevicesSpec, assigned, read_devices
+from deepband.execution.display import ProgressSpec, check_spec, followed
 from deepband.execution.executors.base import Timeout, check_seconds
 from deepband.execution.executors.selection import choose, needs_outbox
 from deepband.execution.limits import Limits
@@ -35,6 +36,7 @@ class RunOptions:
     first_failures: int | None
     devices: DevicesSpec = None
     per_device: int = 1
+    progress: ProgressSpec = None
 
     def __post_init__(self) -> None:
         if self.workers is not None:
@@ -46,6 +48,7 @@ class RunOptions:
             _check_whole("first_failures", self.first_failures, 0)
         if not callable(self.timeout):
             check_seconds("timeout", self.timeout)
+        check_spec(self.progress)
         if self.devices is not None:  # found once, also if there are several runs
             object.__setattr__(self, "devices", read_devices(self.devices, os.environ))
             object.__setattr__(self, "workers", len(self.worker_devices))
@@ -84,7 +87,8 @@ def run_jobs(
     session.lock()
     interrupts = Interrupts()
     loop = _loop(session, objective, limits, options, interrupts)
-    with interrupts:
+    interrupts.running = loop.running.__len__
+    with interrupts, followed(options.progress, loop, interrupts):
         loop.run(interrupts)
 
 

@@ -7,10 +7,10 @@ a repetition saves is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from deepband.analysis.confirmations import winners
 from deepband.core.evaluations import count_evaluations
@@ -33,6 +33,7 @@ PER_REPETITION = 1000
 
 MOST_SEEDS = 10_000
 
+Found = TypeVar("Found")
 Repetition: TypeAlias = tuple[int, int, int, int]
 """A (bracket, index, rung, repetition)."""
 
@@ -117,6 +118,9 @@ class ConfirmationSession:
 
     def lock(self) -> None:
         self._session.lock()
+
+    def read_state(self, function: Callable[[State], Found], seconds: float) -> Found | None:
+        return self._session.read_state(function, seconds)
 
     def ask(self) -> Job | None:
         ready = (each for each in self._wanted if self._is_ready(each))

@@ -100,7 +100,7 @@ def _simulate(
 
     simulated = SimulatedExecutor(workers, lasting)
     before = len(study.evaluations)
-    done.optimize(_SampledLosses(study.session.state), executor=simulated)
+    done.optimize(_SampledLosses(study.session.state), executor=simulated, progress=False)
     longest = max((sum(rungs.values()) for rungs in path.values()), default=0.0)
     return Forecast(
         run=name,

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from deepband.core import hyperband
 from deepband.core.facts import (
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     SpaceSpec: TypeAlias = Space | ConfigurationSpace | Mapping[str, Any]
     """What users may give as a search space."""
 
+Found = TypeVar("Found")
 FREE = {
     "name",
     "maximize",
@@ -70,8 +71,9 @@ FREE = {
     "files",
     "checkpoints",
     "done",
+    "read_state",
 }
-"""What any thread may read at any time: it is one value, or never changes."""
+"""What any thread may read at any time: it is one value, never changes, or is locked by itself."""
 
 
 @synchronized(free=FREE)
@@ -146,6 +148,16 @@ class Session:
     def done(self) -> bool:
         """Whether every job of the current run has a result."""
         return hyperband.is_done(self.state)
+
+    def read_state(self, function: Callable[[State], Found], seconds: float) -> Found | None:
+        """What a function of the state returns. It is called while no other thread uses the study;
+        if that takes longer than this many seconds, it is not called, and None is returned."""
+        if not self._method_lock.lock.acquire(timeout=seconds):
+            return None
+        try:
+            return function(self.state)
+        finally:
+            self._method_lock.lock.release()
 
     def check_done(self, action: str) -> None:
         """Raise UnfinishedError if the current run still has open jobs."""

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from deepband.analysis.quote import Quote
     from deepband.analysis.summary import Plan, RunSummary
     from deepband.execution.devices import DevicesSpec
+    from deepband.execution.display import ProgressSpec
     from deepband.execution.executors.base import Timeout
     from deepband.execution.executors.selection import ExecutorSpec
     from deepband.execution.objective import Objective
@@ -157,6 +158,7 @@ class Study:
         first_failures: int | None = None,
         devices: DevicesSpec = None,
         per_device: int = 1,
+        progress: ProgressSpec = None,
     ) -> None:
         """Evaluate jobs until the current run is done or a limit is reached.
 
@@ -198,6 +200,11 @@ class Study:
         to `ahead_limit` units of budget. If the previous process died, `optimize` waits for jobs
         that its workers are still running; `wait=False` gives those jobs up instead.
 
+        `progress` says whether to show how far the run is. By default there is a live display if
+        stderr is a terminal, and in a notebook. With True there is always one; in a log it is one
+        line per finished rung, and at least one per minute. False shows nothing. A function
+        receives a `deepband.Progress` whenever results are recorded, and at the end.
+
         >>> study.optimize(lambda config, budget: config["x"] + 1 / budget)
         """
         from deepband.execution.limits import Limits
@@ -216,6 +223,7 @@ class Study:
             first_failures,
             devices,
             per_device,
+            progress,
         )
         watch = self._watch_failures()
         run_jobs(self.session, objective, limits, options)
@@ -239,6 +247,7 @@ class Study:
         first_failures: int | None = None,
         devices: DevicesSpec = None,
         per_device: int = 1,
+        progress: ProgressSpec = None,
     ) -> str:
         """Optimize, then deepen or widen and optimize again, as long as `advice` recommends it.
         Returns why it stopped, in words.
@@ -273,6 +282,7 @@ class Study:
             first_failures,
             devices,
             per_device,
+            progress,
         )
         automatic = read_automatic(
             strategy, max_cost, max_hours, max_budget_limit, options.workers or 1
@@ -347,6 +357,7 @@ class Study:
             first_failures,
             devices,
             per_device,
+            progress=False,
         )
         limits, session = Limits(max_seconds, max_cost), self.session
         if not takes_context(objective):

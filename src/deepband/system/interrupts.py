@@ -1,6 +1,6 @@
 """Handling of Ctrl-C and SIGTERM during a run.
 
-    first    no new jobs start; running jobs finish and are recorded
+    first    no new jobs start; running jobs finish and are recorded; an answer says so
     second   workers are killed; results that have arrived are recorded
     third    the process exits immediately; the study file stays intact
 
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -28,6 +29,12 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.count = 0
+        self.running: Callable[[], int] = lambda: 0
+        """How many evaluations are running. It is called in a signal handler."""
+        self.answer: str | None = None
+        """What the first interrupt leads to, in words."""
+        self.displayed = False
+        """Whether something shows the answer, so that it need not be written to stderr."""
         self._breakable = False
         self._deadline: threading.Timer | None = None
         self._former: dict[signal.Signals, Any] = {}
@@ -74,6 +81,8 @@ class Interrupts:
             self._handle_in_child(number)
             return
         self.count += 1
+        if self.count == 1:
+            self._answer(number)
         if number == signal.SIGTERM and self._deadline is None:
             again = (os.getpid(), signal.SIGINT)
             self._deadline = threading.Timer(SECONDS_TO_END, os.kill, again)
@@ -84,12 +93,34 @@ class Interrupts:
         if self.count == 2 and self._breakable:
             raise KeyboardInterrupt
 
+    def _answer(self, number: int) -> None:
+        """Say what happens now. A display shows it from its own thread: drawing needs locks that
+        the interrupted code may hold. Without a display it is written directly."""
+        self.answer = answer_to(number, self.running())
+        if not self.displayed and sys.stderr is not None:
+            with suppress(OSError, ValueError, AttributeError):  # stderr is closed or replaced
+                os.write(sys.stderr.fileno(), f"\n{self.answer}\n".encode())
+
     def _handle_in_child(self, number: int) -> None:
         """Handle a signal in a forked worker of a pool, which has inherited these handlers. Ctrl-C
         is left to the driver, but a broken pool sends SIGTERM and waits for its workers to end."""
         if number == signal.SIGTERM:
             signal.signal(signal.SIGTERM, self._former[signal.SIGTERM])
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+def answer_to(number: int, running: int) -> str:
+    """What a first interrupt leads to while so many evaluations are running."""
+    if not running:
+        return "Stopping."
+    them, are = ("it", "is") if running == 1 else ("them", "are")
+    evaluations = "1 running evaluation" if running == 1 else f"{running} running evaluations"
+    if number == signal.SIGTERM:
+        pronoun = "it" if running == 1 else "they"
+        limit = f"{pronoun} {are} abandoned after {SECONDS_TO_END:.0f} s"
+    else:
+        limit = f"press Ctrl-C again to abandon {them}"
+    return f"Stopping after {evaluations}; {limit}."
 
 
 def check() -> None:

@@ -19,7 +19,6 @@ from deepband.analysis.text import table
 from deepband.core.schedule import as_number
 from deepband.interfaces.cli.group import PATH, main
 from deepband.interfaces.cli.output import say
-from deepband.interfaces.cli.progress import Progress
 
 MAX_BUDGETS = 9, 27
 
@@ -53,8 +52,7 @@ def demo(study: Path) -> None:
             opened.deepen("preserving", to=max_budget)
             if len(opened.runs) == number + 1:
                 say(f"\n{opened.plan()}")
-                with Progress(opened):
-                    opened.optimize(train)
+                opened.optimize(train, progress=True)
             if len(opened.runs) == 1:
                 say(f"\nIs a larger budget worth it? The price:\n\n{opened.quote()}")
         say(f"\n{comparison(opened)}")

@@ -39,7 +39,6 @@ from deepband.interfaces.cli.group import (
     study_argument,
 )
 from deepband.interfaces.cli.output import describe, say, show
-from deepband.interfaces.cli.progress import Progress
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.user_code import SPACE_FILE, load_objective, load_space
 from deepband.samplers import SAMPLERS
@@ -167,8 +166,7 @@ def run(
             say(f"{count} failed {are} repeated")
         ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
         limits = Limits(execution.pop("max_seconds"), max_cost, ahead_limit)
-        with Progress(opened):
-            _run_steps(opened, objective, limits, RunOptions(**execution), steps)
+        _run_steps(opened, objective, limits, RunOptions(**execution, progress=True), steps)
         _report_end(opened, "a limit")
         if opened.done:
             say(f"Deeper, wider or done? Ask: deepband advice {study}")
@@ -228,15 +226,15 @@ def auto_extend(
     _read_devices(given)
     read_automatic(strategy, max_cost, max_hours, max_budget_limit, given["workers"] or 1)
     with _opened(study, given) as (opened, objective, execution):
-        with Progress(opened):
-            reason = opened.auto_extend(
-                objective,
-                max_cost=max_cost,
-                max_hours=max_hours,
-                max_budget_limit=max_budget_limit,
-                strategy=strategy,
-                **execution,
-            )
+        reason = opened.auto_extend(
+            objective,
+            max_cost=max_cost,
+            max_hours=max_hours,
+            max_budget_limit=max_budget_limit,
+            strategy=strategy,
+            progress=True,
+            **execution,
+        )
         _report_end(opened, "--max-seconds")
         if opened.done:
             say(reason)

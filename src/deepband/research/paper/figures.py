@@ -136,9 +136,9 @@ def deepening(strategy: StrategyName) -> Mapping[Cell, CellCount]:
         max_budget=SHOWN.max_budget,
         seed=13,  # all three strategies differ with this seed
     )
-    study.optimize(_learning_curve)
+    study.optimize(_learning_curve, progress=False)
     study.deepen(strategy)
-    study.optimize(_learning_curve)
+    study.optimize(_learning_curve, progress=False)
     run, results = study.session.state.run, study.session.state.results
     counts: dict[Cell, CellCount] = {}
     for cell, arrived in run.arrived.items():

@@ -1,0 +1,177 @@
+"""How far a run is: the record that users receive, and the meter that computes it.
+
+A reading looks only at results that are new since the one before, so that it costs the same with
+20 evaluations and with 20,000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import islice
+
+from deepband.analysis.metrics import main_metric
+from deepband.analysis.summary import slots_left
+from deepband.core import hyperband
+from deepband.core.evaluations import best_result, evaluation_of
+from deepband.core.facts import JobFinished
+from deepband.core.records import Evaluation
+from deepband.core.runs import Run
+from deepband.core.schedule import as_number
+from deepband.core.state import State
+from deepband.execution.pace import Pace, Started
+
+
+@dataclass(frozen=True, slots=True)
+class RunningEvaluation:
+    """An evaluation that is running."""
+
+    bracket: int
+    index: int
+    rung: int
+    budget: int | float
+    seconds: float
+    """How long it has been running."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the current run is, as `Study.optimize` reports it to `progress`.
+
+    In a run that extends an earlier one, more evaluations may follow than are planned now, so that
+    `total_evaluations`, `left` and `total` are lower bounds. In a first run they are exact.
+    """
+
+    run: int
+    evaluations: int
+    """The evaluations of this run so far, failed ones included. Imported results do not count."""
+    total_evaluations: int
+    finished_rungs: int
+    """The rungs of all brackets on which nothing is left to do."""
+    failed: int
+    """How many of `evaluations` failed."""
+    spent: int | float
+    """Units of budget, every evaluation at its full budget."""
+    left: int | float
+    total: int | float
+    best: Evaluation | None
+    """The best evaluation of all runs, on any budget."""
+    metric: str | None
+    """The main metric: the first number in `best.metrics`."""
+    running: tuple[RunningEvaluation, ...]
+    """What is running, the longest-running first."""
+    workers: int
+    seconds: float
+    """Since this call of `optimize` began."""
+    seconds_left: float | None
+    """The estimated time until the run is done; None before this call has a result."""
+    done: bool
+
+
+def advanced(progress: Progress, seconds: float) -> Progress:
+    """What a reading becomes if nothing but time passes."""
+    left = progress.seconds_left
+    return replace(
+        progress,
+        running=tuple(replace(e, seconds=e.seconds + seconds) for e in progress.running),
+        seconds=progress.seconds + seconds,
+        seconds_left=None if left is None else max(0.0, left - seconds),
+    )
+
+
+class Meter:
+    """Reads how far a run is, again and again during one call of `Study.optimize`."""
+
+    def __init__(self, workers: int, begun: float) -> None:
+        self._workers = workers
+        self._begun = begun
+        self._pace = Pace()
+        self._run: Run | None = None
+        self._cells: list[dict[int, JobFinished]] = []
+        self._sizes: list[int] = []
+        """How many results of each cell are counted."""
+        self._best: tuple[JobFinished, Evaluation, str | None] | None = None
+
+    @property
+    def evaluations(self) -> int:
+        """How many evaluations this call has made."""
+        return self._pace.evaluations
+
+    def read(self, state: State, running: Iterable[Started], now: float) -> Progress:
+        """How far the current run of a state is at this time."""
+        self._count(state)
+        jobs = sorted(running, key=lambda each: each.since)
+        workers = max(self._workers, len(jobs))
+        left = slots_left(state)
+        cost_left = sum((n * self._charges[rung] for (_, rung), n in left.items()), Fraction(0))
+        best, metric = self._best_of(state)
+        return Progress(
+            run=state.run.number,
+            evaluations=self._done,
+            total_evaluations=self._done + sum(left.values()),
+            finished_rungs=sum(not left.get(cell) for cell in state.run.counts()),
+            failed=self._failed,
+            spent=as_number(self._spent),
+            left=as_number(cost_left),
+            total=as_number(self._spent + cost_left),
+            best=best,
+            metric=metric,
+            running=tuple(_running(each, now) for each in jobs),
+            workers=workers,
+            seconds=now - self._begun,
+            seconds_left=self._pace.seconds_left(left, jobs, workers, now),
+            done=hyperband.is_done(state),
+        )
+
+    def _count(self, state: State) -> None:
+        """Count results that are new. Results are withdrawn only to repeat failures: then all of
+        them are counted again."""
+        if state.run is not self._run:
+            self._start(state)
+        sizes = list(map(len, self._cells))
+        if sizes == self._sizes:
+            return
+        for results, size, before in zip(self._cells, sizes, self._sizes, strict=True):
+            if size < before:
+                self._start(state)
+                return
+            for result in islice(reversed(results.values()), size - before):
+                if self._add(result):
+                    self._pace.add(result)
+        self._sizes = sizes
+
+    def _start(self, state: State) -> None:
+        """Count everything that the current run has."""
+        run = self._run = state.run
+        self._charges = [run.schedule.charge(rung) for rung in range(run.schedule.top + 1)]
+        self._pace.charges = list(map(float, self._charges))
+        self._cells = [state.results[cell] for cell in run.schedule.cells()]
+        self._sizes = list(map(len, self._cells))
+        self._done, self._failed, self._spent = 0, 0, Fraction(0)
+        for results in self._cells:
+            for result in results.values():
+                self._add(result)
+
+    def _add(self, result: JobFinished) -> bool:
+        """Count a result, if the current run has paid for it."""
+        if result.imported or self._run is None or result.run != self._run.number:
+            return False
+        self._done += 1
+        self._failed += result.loss is None
+        self._spent += self._charges[result.rung]
+        return True
+
+    def _best_of(self, state: State) -> tuple[Evaluation | None, str | None]:
+        found = best_result(state)
+        if found is None:
+            return None, None
+        if self._best is None or self._best[0] is not found:
+            self._best = found, evaluation_of(state, found), main_metric(state)
+        return self._best[1:]
+
+
+def _running(started: Started, now: float) -> RunningEvaluation:
+    job = started.job
+    seconds = max(0.0, now - started.since)
+    return RunningEvaluation(job.bracket, job.index, job.rung, job.budget, seconds)

@@ -1,0 +1,160 @@
+"""The text of a progress display: one line for a log, several for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from unicodedata import combining, east_asian_width
+
+from deepband.analysis.text import about, brief, printable, shortened
+from deepband.execution.progress import Progress, RunningEvaluation
+
+MOST_RUNNING = 8
+"""How many running evaluations are listed."""
+SHORTEST_BAR, LONGEST_BAR = 8, 40
+BARS = {True: ("━", "─"), False: ("#", "-")}
+"""What the two parts of a bar are drawn with, if the terminal has Unicode and if it does not."""
+
+
+def one_line(progress: Progress) -> str:
+    """How far a run is, for a log."""
+    return _sentence(progress, state(progress))
+
+
+def last_line(progress: Progress) -> str:
+    """The same when the call has ended."""
+    return _sentence(progress, [ending(progress)])
+
+
+def _sentence(progress: Progress, parts: Sequence[str]) -> str:
+    return f"run {progress.run}: {', '.join([*amounts(progress), best(progress), *parts])}"
+
+
+def lines(progress: Progress, notes: Sequence[str], width: int, unicode: bool) -> list[str]:
+    """The same for a terminal: a bar on top, then the running evaluations, then notes."""
+    found = [
+        headline(progress, width, unicode),
+        *wrapped(amounts(progress), width),
+        *wrapped([best(progress)], width),
+        *wrapped(state(progress), width),
+        *(f"  {each}" for each in running_lines(progress.running)),
+        *(line for note in notes for line in textwrap.wrap(printable(note), width)),
+    ]
+    return [fitted(line, width) for line in found]
+
+
+def last_lines(progress: Progress, notes: Sequence[str], width: int, unicode: bool) -> list[str]:
+    """What stays on a terminal when a call has ended."""
+    found = [headline(progress, width, unicode)]
+    found += wrapped([*amounts(progress), best(progress), ending(progress)], width)
+    return [fitted(line, width) for line in [*found, *notes]]
+
+
+def headline(progress: Progress, width: int, unicode: bool) -> str:
+    """The run, a bar over its units of budget, and its percentage."""
+    share = share_done(progress)
+    run, percentage = f"run {progress.run}  ", f"  {int(100 * share)} %"
+    length = min(LONGEST_BAR, max(SHORTEST_BAR, width - len(run) - len(percentage)))
+    done, left = BARS[unicode]
+    full = int(length * share)
+    return f"{run}{done * full}{left * (length - full)}{percentage}"
+
+
+def share_done(progress: Progress) -> float:
+    """How much of the run's budget is spent, from 0 to 1."""
+    if progress.done:
+        return 1.0
+    return float(progress.spent / progress.total) if progress.total else 0.0
+
+
+def amounts(progress: Progress) -> list[str]:
+    """Evaluations and units of budget, and how many evaluations failed."""
+    least = "at least " if progress.run and not progress.done else ""
+    evaluations = plural(progress.total_evaluations, "evaluation")
+    found = [
+        f"{progress.evaluations:,} of {least}{evaluations}",
+        f"{_units(progress.spent)} of {least}{_units(progress.total)} units",
+    ]
+    return [*found, f"{progress.failed:,} failed"] if progress.failed else found
+
+
+def best(progress: Progress) -> str:
+    """The best value, its budget, and the main metric."""
+    found = progress.best
+    if found is None or found.value is None:
+        return "no loss yet"
+    text = f"best {brief(found.value)} on budget {brief(found.budget)}"
+    if progress.metric is None:
+        return text
+    return f"{text}, {shortened(progress.metric)} {brief(found.metrics[progress.metric])}"
+
+
+def state(progress: Progress) -> list[str]:
+    """What is running, and how long the run takes."""
+    workers = plural(progress.workers, "worker")
+    found = [f"{len(progress.running)} running on {workers}", f"{clock(progress.seconds)} elapsed"]
+    left = progress.seconds_left
+    return [*found, "no estimate yet" if left is None else f"{about(max(1, round(left)))} left"]
+
+
+def ending(progress: Progress) -> str:
+    """How a call has ended, and how long it took."""
+    return f"{'done in' if progress.done else 'stopped after'} {clock(progress.seconds)}"
+
+
+def running_lines(running: Sequence[RunningEvaluation]) -> list[str]:
+    """The running evaluations as aligned lines, and how many are not listed."""
+    rows = [
+        (
+            f"bracket {each.bracket}, index {each.index}, budget {brief(each.budget)}",
+            clock(each.seconds),
+        )
+        for each in running[:MOST_RUNNING]
+    ]
+    longest = [max((len(row[place]) for row in rows), default=0) for place in (0, 1)]
+    found = [f"{where.ljust(longest[0])}  {time.rjust(longest[1])}" for where, time in rows]
+    more = len(running) - len(rows)
+    return [*found, f"and {more} more"] if more else found
+
+
+def wrapped(parts: Iterable[str], width: int) -> list[str]:
+    """Parts joined by commas, on as many lines as they need."""
+    found: list[str] = []
+    for part in parts:
+        if found and columns(found[-1]) + 2 + columns(part) <= width:
+            found[-1] += f", {part}"
+        else:
+            found.append(part)
+    return found
+
+
+def fitted(line: str, width: int) -> str:
+    """A line that fits into so many columns."""
+    if columns(line) <= width:
+        return line
+    while line and columns(line) > width - 1:
+        line = line[:-1]
+    return f"{line}…"
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def clock(seconds: float) -> str:
+    """A time that passes, such as 0:07, 12:30 or 1:02:03."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count and its noun, such as "1 worker" or "2 workers"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _units(amount: int | float) -> str:
+    return f"{amount:,}" if isinstance(amount, int) or amount >= 1e6 else f"{amount:.6g}"

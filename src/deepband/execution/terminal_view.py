@@ -1,0 +1,160 @@
+"""A view of progress at the bottom of a terminal, below whatever else is printed.
+
+What Python code prints while the view is visible appears above it. Only output that bypasses
+`sys.stdout`, `sys.stderr` and `logging`, such as that of a subprocess, can overwrite the view.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from threading import RLock
+from typing import Any, TextIO
+
+from deepband.analysis.text import printable
+from deepband.execution.progress import Progress
+from deepband.execution.progress_text import BARS, columns, fitted, last_lines, lines
+
+MOST_PARTIAL = 4096
+"""How long a line without an end may become before it is printed."""
+UP, CLEAR_LINE, CLEAR_BELOW = "\x1b[{}A", "\x1b[K", "\x1b[J"
+
+
+class TerminalView:
+    """Lines that are redrawn in place."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self.process = os.getpid()
+        self._terminal = terminal
+        self._unicode = _encodes("".join(BARS[True]), terminal.encoding)
+        self._lock = RLock()
+        self._drawn: list[str] = []
+        self._outputs: list[Output] = []
+
+    def show(self, progress: Progress, notes: Sequence[str]) -> None:
+        """Redraw the view, unless this process is in the background."""
+        if not self._outputs:
+            self._redirect()
+        width, height = _size(self._terminal)
+        if _in_foreground(self._terminal):
+            found = lines(progress, notes, width, self._unicode)
+            with self._lock:
+                partial = [printable(each.partial) for each in self._outputs if each.partial]
+                self._draw([fitted(each, width) for each in partial] + found[: height - 1])
+
+    def end(self, progress: Progress, notes: Sequence[str]) -> None:
+        """Draw the view for the last time, and print below it from now on."""
+        width, _ = _size(self._terminal)
+        with self._lock:
+            self._draw([])
+            self._restore()
+            self._draw(last_lines(progress, notes, width, self._unicode))
+            self._drawn = []
+
+    def print(self, output: Output, text: str) -> None:
+        """Print the complete lines of a text above the view. The rest is shown in the view until
+        its line is complete: a progress bar, for example, returns to the start of its line."""
+        with self._lock:
+            whole, newline, rest = (output.partial + text).rpartition("\n")
+            if len(rest) > MOST_PARTIAL:
+                whole, newline, rest = whole + newline + rest, "\n", ""
+            output.partial = rest.rstrip("\r").rpartition("\r")[2]
+            if newline:
+                self._draw([])
+                output.original.write(whole + newline)
+
+    def _draw(self, new: list[str]) -> None:
+        """Replace the lines that are drawn. Those that no longer fit have been wrapped."""
+        if new == self._drawn:
+            return
+        width, _ = _size(self._terminal)
+        rows = sum(max(1, -(-columns(line) // (width + 1))) for line in self._drawn)
+        up = UP.format(rows) if rows else ""
+        body = "".join(f"{line}{CLEAR_LINE}\n" for line in new)
+        self._drawn = new
+        with suppress(OSError, ValueError):  # the terminal is gone
+            self._terminal.write(f"{up}\r{body}{CLEAR_BELOW}")
+            self._terminal.flush()
+
+    def _redirect(self) -> None:
+        """Let everything that Python code prints to the terminal go through `print`."""
+        for name in ("stdout", "stderr"):
+            original = getattr(sys, name)
+            if original is not None and original.isatty():
+                output = Output(self, name, original)
+                self._outputs.append(output)
+                setattr(sys, name, output)
+                _move_logging(original, output)
+
+    def _restore(self) -> None:
+        for output in self._outputs:
+            if getattr(sys, output.stream) is output:
+                setattr(sys, output.stream, output.original)
+            _move_logging(output, output.original)
+            with suppress(OSError, ValueError):
+                output.original.write(output.partial + ("\n" if output.partial else ""))
+                output.original.flush()
+        self._outputs.clear()
+
+
+class Output:
+    """Stands for sys.stdout or sys.stderr while a view is visible."""
+
+    def __init__(self, view: TerminalView, stream: str, original: TextIO) -> None:
+        self.stream = stream
+        self.original = original
+        self.partial = ""
+        """What was printed since the last end of a line."""
+        self._view = view
+
+    def write(self, text: str) -> int:
+        """Print a text above the view. A forked process has no view, and must not use its lock."""
+        if os.getpid() != self._view.process or not isinstance(text, str):
+            return self.original.write(text)
+        self._view.print(self, text)
+        return len(text)
+
+    def writelines(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.write(text)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.original)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.original, name)
+
+
+def _move_logging(old: object, new: object) -> None:
+    """Let the handlers that log to one stream log to another."""
+    loggers = [logging.getLogger(), *logging.getLogger().manager.loggerDict.values()]
+    for logger in loggers:
+        for handler in getattr(logger, "handlers", ()):
+            if isinstance(handler, logging.StreamHandler) and handler.stream is old:
+                handler.setStream(new)
+
+
+def _size(terminal: TextIO) -> tuple[int, int]:
+    """The columns that a line may use, and the rows. In the last column, terminals wrap."""
+    found = os.terminal_size((0, 0))
+    with suppress(OSError, ValueError):
+        found = os.get_terminal_size(terminal.fileno())
+    return max(1, (found.columns or 80) - 1), max(2, found.lines or 24)
+
+
+def _in_foreground(terminal: TextIO) -> bool:
+    """Whether this process may draw: not while its shell has put it into the background."""
+    try:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except (OSError, ValueError):  # it is not the terminal that controls this process
+        return True
+
+
+def _encodes(text: str, encoding: str | None) -> bool:
+    try:
+        return bool(text.encode(encoding or "ascii"))
+    except (UnicodeError, LookupError):
+        return False
