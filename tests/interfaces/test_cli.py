@@ -496,9 +496,9 @@ def test_devices_of_workers(folder: Path) -> None:
     ("given", "problem"),
     [
         (["--devices", "gpu0"], "the device 'gpu0' cannot be read: give names such as 'cuda:0'"),
-        (["--devices", "GPU-a", "--workers", 2], "per_device=2 to let workers share a device"),
-        (["--devices", "GPU-a", "--executor", "ray"], "resources={'num_gpus': 1} on Ray"),
-        (["--per-device", 2], "give devices, too"),
+        (["--devices", "GPU-a", "--workers", 2], "--per-device 2 to let workers share a device"),
+        (["--devices", "GPU-a", "--executor", "ray"], "what each job needs as resources"),
+        (["--per-device", 2], "give --devices, too"),
     ],
 )
 def test_devices_that_cannot_be_used_create_no_study(

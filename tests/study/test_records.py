@@ -22,7 +22,9 @@ import deepband
 from deepband import errors
 from deepband.analysis import gains, prospects, rank_agreement
 from deepband.core import facts
+from deepband.core.facts import Confirmed
 from deepband.errors import FactError, TornError
+from deepband.execution.progress import RunningEvaluation
 from deepband.integrations.sklearn.cv_results import NoSuchRowError, NotAnIndexError
 from driving import finish, noisy, open_study
 
@@ -46,6 +48,7 @@ ERRORS: list[Exception] = [
     deepband.SmallSpaceWarning("some will repeat"),
     deepband.BusyWarning("it is locked"),
     deepband.FailedEvaluationsWarning("1 of 2 evaluations failed"),
+    deepband.UnseededWarning("the objective takes no context"),
     NotAnIndexError("refit returned 1.7"),
     NoSuchRowError("refit returned -1"),
     deepband.ObserverWarning("it failed"),
@@ -196,9 +199,29 @@ def records() -> list[object]:
         made.advice(),
         made.explain(0, 0)[0],
         made.failures()[0],
+        *confirmed(),
+        *progress(),
         deepband.Context(1, Path("here"), Path("there"), 3, 1, reported=[(1.0, 0.5)]),
         *all_facts(made),
     ]
+
+
+@cache
+def confirmed() -> list[object]:
+    """What confirming a config leaves."""
+    made = open_study()
+    made.optimize(lambda config, budget: config["x"])
+    found = made.confirm(lambda config, budget, context: context.seed / 2**32, top=1, seeds=2)
+    facts = made.session.storage.load()
+    return [found, found.configs[0], next(each for each in facts if type(each) is Confirmed)]
+
+
+@cache
+def progress() -> list[object]:
+    """What a function that was given as `progress` receives, and an evaluation that is running."""
+    made, seen = open_study(), list[object]()
+    made.optimize(lambda config, budget: config["x"], progress=seen.append)
+    return [seen[-1], RunningEvaluation(0, 1, 2, 9, 1.5)]
 
 
 def all_facts(made: deepband.Study) -> list[facts.Fact]:

@@ -69,9 +69,8 @@ class RunOptions:
         if self.devices is not None and self.executor is not None:
             raise InputError(
                 "devices are for worker processes on this machine, and an executor has its own: "
-                "leave devices out, and say what each job needs, with resources={'num_gpus': 1} on "
-                "Ray, or resources={'GPU': 1} on Dask workers that were started with "
-                "`--resources GPU=1`."
+                "leave devices out, and give what each job needs as resources. On Ray that is one "
+                "num_gpus; on Dask, one GPU, and workers started with `--resources GPU=1`."
             )
 
 
