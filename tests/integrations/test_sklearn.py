@@ -11,7 +11,7 @@ import sys
 import threading
 import tomllib
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -61,8 +61,13 @@ from deepband.integrations.sklearn.subsamples import Subsampled, nested
 
 ROOT = Path(__file__).parents[2]
 X, y = make_classification(n_samples=300, n_informative=5, random_state=0)
+heavy = pytest.mark.heavy
 ALPHA = {"alpha": (1e-6, 1e-1, "log")}
 C = {"C": (1e-3, 1e2, "log")}
+
+
+FEW: dict[str, Any] = {"min_resources": 34, "max_resources": 100}
+"""Two rungs of a search by samples, six evaluations: the default has many more."""
 
 
 def make(**given: Any) -> DeepbandSearchCV:
@@ -87,6 +92,9 @@ EXCEPTIONS = {
 
 
 def checks() -> Iterator[Any]:
+    """Every check of every search. Of the same check of several searches, one is not heavy: the
+    searches take turns."""
+    found = defaultdict(list)
     for name, search in SEARCHES.items():
         raising = clone(search).set_params(error_score="raise")
         for estimator, check in estimator_checks_generator(raising):
@@ -94,7 +102,11 @@ def checks() -> Iterator[Any]:
             if "array_api" in called:  # of the estimator inside, by libraries that are not here
                 continue
             reason = EXCEPTIONS.get((name, called))
-            yield pytest.param(estimator, check, reason, id=f"{name}-{called}")
+            found[called].append(((estimator, check, reason), f"{name}-{called}"))
+    for turn, same in enumerate(found.values()):
+        for number, (given, id) in enumerate(same):
+            marks = heavy if number != turn % len(same) else ()
+            yield pytest.param(*given, id=id, marks=marks)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -104,22 +116,26 @@ def test_the_checks_of_scikit_learn(estimator: Any, check: Any, reason: str | No
         check(estimator)
 
 
-of_each_resource = pytest.mark.parametrize(
-    ("estimator", "space", "resource"),
+RESOURCES = [
+    (LogisticRegression(), C, {"max_resources": 100}),
+    (
+        RandomForestClassifier(random_state=0),
+        {"max_depth": (1, 30)},
+        {"resource": "n_estimators", "max_resources": 3},
+    ),
+    (SGDClassifier(random_state=0), ALPHA, {"resource": "partial_fit", "max_resources": 3}),
+]
+STRATEGIES = ["discarding", "preserving", "efficient"]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "space", "resource", "strategy"),
     [
-        (LogisticRegression(), C, {"max_resources": 100}),
-        (
-            RandomForestClassifier(random_state=0),
-            {"max_depth": (1, 30)},
-            {"resource": "n_estimators", "max_resources": 3},
-        ),
-        (SGDClassifier(random_state=0), ALPHA, {"resource": "partial_fit", "max_resources": 3}),
+        pytest.param(*each, strategy, marks=() if number == turn else heavy)
+        for number, each in enumerate(RESOURCES)
+        for turn, strategy in enumerate(STRATEGIES)
     ],
 )
-
-
-@of_each_resource
-@pytest.mark.parametrize("strategy", ["discarding", "preserving", "efficient"])
 def test_deepening_reuses_everything(
     estimator: Any, space: Any, resource: Any, strategy: StrategyName
 ) -> None:
@@ -141,7 +157,7 @@ def test_deepening_reuses_everything(
     assert search.score(X, y) > 0.6
 
 
-@of_each_resource
+@pytest.mark.parametrize(("estimator", "space", "resource"), RESOURCES)
 def test_widening_adds_candidates_at_the_same_resources(
     estimator: Any, space: Any, resource: Any
 ) -> None:
@@ -229,7 +245,7 @@ def test_discarding_ends_as_a_fresh_search_does() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"max_resources": 27}, {"max_resources": 9, "width": 2, "brackets": 2}]
+    "given", [{"max_resources": 9}, {"max_resources": 9, "width": 2, "brackets": 2}]
 )
 def test_the_plan_is_known_before_and_is_what_happens(given: Any) -> None:
     search = make(**given)
@@ -244,9 +260,9 @@ def test_the_plan_is_known_before_and_is_what_happens(given: Any) -> None:
 def test_fit_with_more_resources_continues() -> None:
     search = make(warm_start=True).fit(X, y)
     study = search.study_
-    search.set_params(max_resources=27).fit(X, y)
+    search.set_params(max_resources=9).fit(X, y)
     assert search.study_ is study
-    assert [run.max_budget for run in study.runs] == [3, 27]
+    assert [run.max_budget for run in study.runs] == [3, 9]
     search.fit(X, y)  # nothing is left
     assert len(study.runs) == 2
     cold = make().fit(X, y)
@@ -483,7 +499,7 @@ def test_saved_models_do_not_contain_callbacks(tmp_path: Path) -> None:
         assert b"Propagated" not in path.read_bytes()
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [pytest.param(1, marks=heavy), 2])
 def test_the_same_for_any_number_of_jobs(n_jobs: int) -> None:
     search = make(n_jobs=n_jobs, max_resources=9).fit(X, y)
     alone = make(max_resources=9).fit(X, y)
@@ -527,7 +543,7 @@ def test_the_best_is_fitted_with_the_largest_resources() -> None:
             self.size_ = len(X)
             return super().fit(X, y)
 
-    search = DeepbandSearchCV(Sized(), C, cv=2, random_state=0, max_resources=100).fit(X, y)
+    search = DeepbandSearchCV(Sized(), C, cv=2, random_state=0, **FEW).fit(X, y)
     assert search.best_estimator_.size_ == 100
     search.deepen(X, y)
     assert search.best_estimator_.size_ == 300
@@ -535,17 +551,17 @@ def test_the_best_is_fitted_with_the_largest_resources() -> None:
         GradientBoostingClassifier(random_state=0),
         {"max_depth": (1, 5)},
         resource="n_estimators",
-        max_resources=9,
+        max_resources=3,
         cv=2,
         random_state=0,
     ).fit(X, y)
-    assert forest.best_estimator_.n_estimators == forest.best_params_["n_estimators"] == 9
+    assert forest.best_estimator_.n_estimators == forest.best_params_["n_estimators"] == 3
 
 
 def test_pipelines_regressors_and_distributions_of_scipy() -> None:
     pipe = make_pipeline(StandardScaler(), LogisticRegression())
     space = {"logisticregression__C": loguniform(1e-3, 1e2)}
-    search = DeepbandSearchCV(pipe, space, cv=2, random_state=0).fit(X, y)
+    search = DeepbandSearchCV(pipe, space, cv=2, random_state=0, **FEW).fit(X, y)
     assert 1e-3 <= search.best_params_["logisticregression__C"] <= 1e2
     inputs, target = make_regression(n_samples=90, random_state=0)
     regression = DeepbandSearchCV(Ridge(), {"alpha": (0.1, 10.0)}, cv=3, random_state=0)
@@ -601,7 +617,7 @@ class Silent(LogisticRegression):  # type: ignore[misc] # it ships no types
 
 
 def test_the_best_estimator_is_there_whatever_its_fit_returns() -> None:
-    search = DeepbandSearchCV(Silent(), C, cv=2, random_state=0).fit(X, y)
+    search = DeepbandSearchCV(Silent(), C, cv=2, random_state=0, **FEW).fit(X, y)
     assert isinstance(search.best_estimator_, Silent)
     assert search.score(X, y) > 0.5
     by_parameter = DeepbandSearchCV(
@@ -614,9 +630,9 @@ def test_sparse_data_of_any_format() -> None:
     import scipy.sparse as sp
 
     for kind in (sp.coo_matrix, sp.coo_array, sp.csc_array, sp.lil_matrix):
-        search = DeepbandSearchCV(
-            LogisticRegression(), C, cv=2, random_state=0, max_resources=100
-        ).fit(kind(X), y)
+        search = DeepbandSearchCV(LogisticRegression(), C, cv=2, random_state=0, **FEW).fit(
+            kind(X), y
+        )
         assert search.predict(kind(X).tocsr()).shape == y.shape
         assert len(search.refit_indices_) == 100
 
@@ -628,7 +644,7 @@ def test_fit_parameters_that_cannot_be_pickled() -> None:
                 call()
             return super().fit(X, y)
 
-    search = DeepbandSearchCV(Told(), C, cv=2, random_state=0, max_resources=100)
+    search = DeepbandSearchCV(Told(), C, cv=2, random_state=0, **FEW)
     search.fit(X, y, lock=threading.Lock(), call=lambda: None)
     search.deepen(X, y, lock=threading.Lock(), call=lambda: None)
     with pytest.raises(InputError, match="parameters of fit differs"):
@@ -643,12 +659,12 @@ def test_classes_may_be_given_as_partial_fit_takes_them() -> None:
 
 def test_kernels_are_cut_in_rows_and_columns() -> None:
     kernel = X @ X.T
-    search = DeepbandSearchCV(
-        SVC(kernel="precomputed"), C, cv=2, random_state=0, max_resources=100
-    ).fit(kernel, y)
+    search = DeepbandSearchCV(SVC(kernel="precomputed"), C, cv=2, random_state=0, **FEW).fit(
+        kernel, y
+    )
     assert search.best_estimator_.shape_fit_ == (100, 100)
     assert search.predict(kernel[:, search.refit_indices_]).shape == y.shape
-    plain = DeepbandSearchCV(SVC(kernel="linear"), C, cv=2, random_state=0, max_resources=100)
+    plain = DeepbandSearchCV(SVC(kernel="linear"), C, cv=2, random_state=0, **FEW)
     assert plain.fit(X, y).best_score_ == pytest.approx(search.best_score_)
     assert search.deepen(kernel, y).predict(kernel).shape == y.shape
     assert search.refit_indices_ is None
@@ -658,8 +674,10 @@ def test_splits_may_be_masks() -> None:
     half = np.arange(len(X)) % 2 == 0
     masks = [(half, ~half), (~half, half)]
     indices = [tuple(map(np.flatnonzero, each)) for each in masks]
-    search = DeepbandSearchCV(LogisticRegression(), C, cv=masks, random_state=0).fit(X, y)
-    same = DeepbandSearchCV(LogisticRegression(), C, cv=indices, random_state=0).fit(X, y)
+    search, same = (
+        DeepbandSearchCV(LogisticRegression(), C, cv=cv, random_state=0, **FEW).fit(X, y)
+        for cv in (masks, indices)
+    )
     assert search.best_score_ == same.best_score_
 
 
@@ -803,6 +821,10 @@ def test_wrong_use(given: dict[str, Any], message: str) -> None:
         make(**given).fit(X, y)
 
 
+IN_A_FILE = pytest.mark.parametrize("in_a_file", [True, pytest.param(False, marks=heavy)])
+"""Studies in files take the same way as those in memory, and one more."""
+
+
 def test_a_wrong_shape_leaves_no_file(tmp_path: Path) -> None:
     for wrong in ({"width": 0}, {"width": 10**9}, {"brackets": 0}):
         with pytest.raises(InputError):
@@ -825,7 +847,7 @@ def test_a_wrong_shape_leaves_no_file(tmp_path: Path) -> None:
         {"brackets": 1},
     ],
 )
-@pytest.mark.parametrize("in_a_file", [False, True])
+@IN_A_FILE
 def test_what_must_stay_the_same(change: Any, in_a_file: bool, tmp_path: Path) -> None:
     search = make(warm_start=True, study=tmp_path / "a.study" if in_a_file else None)
     search.fit(X, y)
@@ -881,7 +903,7 @@ SPLITS = list(KFold(2).split(MANY_X))
         ({"cv": PredefinedSplit(np.arange(1200) % 2)}, {"cv": 2}, "splits"),
     ],
 )
-@pytest.mark.parametrize("in_a_file", [False, True])
+@IN_A_FILE
 def test_another_scorer_and_other_splits_are_noticed(
     before: Any, after: Any, part: str, in_a_file: bool, tmp_path: Path
 ) -> None:
@@ -916,17 +938,19 @@ def test_equal_data_in_another_layout_are_the_same() -> None:
     frame = pd.DataFrame(X, columns=names)
     in_rows = pd.DataFrame(np.ascontiguousarray(X), columns=names).set_axis(range(7, 307))
     split = pd.concat([frame[names[:3]], frame[names[3:]]], axis=1)
+    search = make(warm_start=True).fit(frame, y)
     for same in (frame.copy(), in_rows, in_rows.reset_index(drop=True), split, frame[names]):
-        make().fit(frame, y).deepen(same, y)
+        search.fit(same, y)  # compares the data, and has nothing to evaluate
     with pytest.raises(InputError, match="data differs"):
-        make().fit(frame, y).deepen(frame.rename(columns={"f0": "other"}), y)
+        search.deepen(frame.rename(columns={"f0": "other"}), y)
+    search.deepen(in_rows, y)
     twice = sp.csr_matrix(X)
     twice.data, twice.indices = np.repeat(twice.data / 2, 2), np.repeat(twice.indices, 2)
     twice.indptr = twice.indptr * 2
     summed = twice.copy()
     summed.sum_duplicates()
     assert len(summed.data) < len(twice.data)
-    make().fit(twice, y).deepen(summed, y)
+    assert make(warm_start=True).fit(twice, y).fit(summed, y).n_splits_ == 2
 
 
 def test_splits_must_be_the_same_every_time() -> None:
@@ -1026,7 +1050,10 @@ def test_damaged_models_are_trained_again(tmp_path: Path) -> None:
 SCALERS = [StandardScaler(), MinMaxScaler(), "passthrough"]
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "tpe", "forest", "de", "prior"])
+@pytest.mark.parametrize(
+    "sampler",
+    ["uniform", "tpe", *(pytest.param(name, marks=heavy) for name in ("forest", "de", "prior"))],
+)
 def test_estimators_as_choices(sampler: Any) -> None:
     pipe = Pipeline([("scale", StandardScaler()), ("model", LogisticRegression())])
     space = {"scale": SCALERS, "model": [LogisticRegression(C=0.1), Ridge(), GaussianNB()]}
@@ -1058,12 +1085,17 @@ def test_tuples_and_dicts_as_choices_are_restored(tmp_path: Path) -> None:
     other = tmp_path / "b.study"
     for _ in range(2):
         weighted = DeepbandSearchCV(
-            LogisticRegression(), {**C, "class_weight": weights}, study=other, cv=2, random_state=0
+            LogisticRegression(),
+            {**C, "class_weight": weights},
+            study=other,
+            cv=2,
+            random_state=0,
+            **FEW,
         ).fit(X, y)
         assert weighted.best_params_["class_weight"] in weights
 
 
-@pytest.mark.parametrize("in_a_file", [False, True])
+@IN_A_FILE
 def test_a_list_of_dicts_is_a_choice_among_them(in_a_file: bool, tmp_path: Path) -> None:
     space: list[dict[str, Any]] = [
         {"kernel": ["rbf"], "C": (0.1, 1.0), "gamma": (1e-3, 1e-1, "log")},
@@ -1088,7 +1120,7 @@ def test_a_list_of_dicts_is_a_choice_among_them(in_a_file: bool, tmp_path: Path)
     assert set(search.best_params_) in [set(each) for each in space]
     assert search.score(X, y) > 0.5
     one, plain = (
-        DeepbandSearchCV(SVC(), given, cv=2, random_state=0).fit(X, y) for given in ([C], C)
+        DeepbandSearchCV(SVC(), given, cv=2, random_state=0, **FEW).fit(X, y) for given in ([C], C)
     )
     assert one.best_params_ == plain.best_params_
 
@@ -1118,7 +1150,7 @@ def test_weights_are_cut_along_with_the_samples() -> None:
             assert len(sample_weight) == len(X)
             return super().fit(X, y, sample_weight)
 
-    search = DeepbandSearchCV(Weighed(), C, cv=2, random_state=0, max_resources=100)
+    search = DeepbandSearchCV(Weighed(), C, cv=2, random_state=0, **FEW)
     search.fit(X, y, sample_weight=np.ones(len(X)))
     assert search.best_score_ > 0.5
 
@@ -1149,7 +1181,9 @@ def test_wrong_ways_to_continue() -> None:
     for method in (make().deepen, make().widen):
         with pytest.raises(sklearn.exceptions.NotFittedError):
             method(X, y)
-    samples = DeepbandSearchCV(LogisticRegression(), C, cv=2, random_state=0).fit(X, y)
+    samples = DeepbandSearchCV(
+        LogisticRegression(), C, cv=2, random_state=0, min_resources=100
+    ).fit(X, y)
     with pytest.raises(InputError, match="there are 300 samples"):
         samples.deepen(X, y)
 
@@ -1186,14 +1220,14 @@ class Broken(LogisticRegression):  # type: ignore[misc] # it ships no types
 
 @pytest.mark.filterwarnings("ignore:Scoring failed", "ignore:One or more of the test")
 def test_a_search_without_any_score_says_why_and_is_not_fitted() -> None:
-    search = DeepbandSearchCV(Broken(), C, cv=2, random_state=0)
+    search = DeepbandSearchCV(Broken(), C, cv=2, random_state=0, **FEW)
     with pytest.raises(InputError, match=r"no candidate.*RuntimeError: no prediction") as raised:
         search.fit(X, y)
     assert isinstance(raised.value.__cause__, RuntimeError)
     with pytest.raises(sklearn.exceptions.NotFittedError):
         sklearn.utils.validation.check_is_fitted(search)
     assert all(each.error for each in search.study_.evaluations)
-    fine = DeepbandSearchCV(LogisticRegression(), C, cv=2, random_state=0).fit(X, y)
+    fine = DeepbandSearchCV(LogisticRegression(), C, cv=2, random_state=0, **FEW).fit(X, y)
     with pytest.raises(InputError, match="no candidate has a score"):
         fine.set_params(estimator=Broken()).fit(X, y)
     with pytest.raises(sklearn.exceptions.NotFittedError):
@@ -1253,9 +1287,7 @@ HAS_CALLBACKS = hasattr(DeepbandSearchCV, "set_callbacks")
 @pytest.mark.parametrize("refit", [True, False])
 def test_callbacks_receive_every_evaluation(refit: bool) -> None:
     recorder = Recorder()
-    search = DeepbandSearchCV(
-        LogisticRegression(), C, cv=2, random_state=0, max_resources=100, refit=refit
-    )
+    search = DeepbandSearchCV(LogisticRegression(), C, cv=2, random_state=0, refit=refit, **FEW)
     if not HAS_CALLBACKS:
         return
     search.set_callbacks(recorder).fit(X, y)
