@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from deepband.analysis.summary import Plan, RunSummary
     from deepband.execution.objective import Context
     from deepband.execution.progress import Progress, RunningEvaluation
+    from deepband.storage.saved_objects import load_checkpoint
     from deepband.study.forecast import Forecast
     from deepband.study.study_plan import StudyPlan, plan
 
@@ -86,6 +87,7 @@ __all__ = [
     "UnknownNameError",
     "UnseededWarning",
     "Verdict",
+    "load_checkpoint",
     "open_study",
     "plan",
 ]
@@ -106,6 +108,7 @@ _LATER = {
     "RunningEvaluation": "deepband.execution.progress",
     "StudyPlan": "deepband.study.study_plan",
     "Verdict": "deepband.analysis.explanation",
+    "load_checkpoint": "deepband.storage.saved_objects",
     "plan": "deepband.study.study_plan",
 }
 """Names whose modules are imported when they are first used, so that `import deepband` is quick."""

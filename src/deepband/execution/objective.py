@@ -19,6 +19,7 @@ from deepband.core.facts import Outcome, own_copy
 from deepband.core.records import Attempt, Job
 from deepband.core.results import read_any_result
 from deepband.errors import InputError
+from deepband.storage import saved_objects
 from deepband.storage.checkpoints import abandon, seal
 
 MOST_POINTS = 10_000
@@ -60,6 +61,46 @@ class Context:
         self.reported.append((float(step), float(loss)))
         if len(self.reported) > MOST_POINTS:
             del self.reported[1::2]  # the first point and the newest one stay
+
+    def save(self, /, **objects: Any) -> None:
+        """Save objects in `path`, each under its name, in place of those saved before.
+
+        Of a model, an optimizer or anything else with `state_dict` and `load_state_dict`, the state
+        is saved. Numbers, texts, lists, tuples, dicts, NumPy arrays and PyTorch tensors are saved
+        as they are, and any other object as a pickle.
+
+        If a number is saved as `step`, an interrupted attempt at the same job can be continued:
+        save from time to time, and start your loop at the step that `restore` returns. If the
+        process is killed while it saves, what was saved before stays.
+
+        >>> context = deepband.Context(seed=0, path=Path())
+        >>> context.save(weights=[0.5, 0.25], step=3)
+        """
+        saved_objects.save(self.path, objects, self.reported)
+
+    def restore(self, /, *, unpickle: bool | None = None, **objects: Any) -> dict[str, Any]:
+        """Load what this config saved before: the states into the objects that you pass.
+
+        Returns a dict with the objects that you pass and all other saved values. If nothing was
+        saved before, it contains what you pass: a value is then the one to begin with.
+
+        >>> context = deepband.Context(seed=0, path=Path())
+        >>> context.restore(weights=[0.0, 0.0], step=0)
+        {'weights': [0.0, 0.0], 'step': 0}
+
+        It loads from `previous`, or from `partial` if a number was saved as `step` and is larger
+        there. The learning curve that was reported until then is then restored, too.
+
+        Loading a pickle runs code that it contains, so that `unpickle=True` is needed: pass it if
+        you trust whoever wrote the study.
+        """
+        saved = saved_objects.restorable(self.previous, self.partial)
+        if saved is None:
+            return objects
+        found = saved_objects.load(saved, objects, unpickle, complete=True)
+        if saved.folder == self.partial:
+            self.reported[:0] = saved.curve
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,168 @@
+"""The files that hold saved objects, one per object; the suffix says the format.
+
+| suffix | holds | loading it runs code |
+|---|---|---|
+| .json | numbers, texts, None, and lists, tuples and dicts of them | no |
+| .npy | one NumPy array | no |
+| .npz | the same as .json, with NumPy arrays among them | no |
+| .pt | the same as .json, with PyTorch tensors among them | no (`weights_only=True`) |
+| .pickle | any other object | yes |
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PICKLE = ".pickle"
+TAG = "deepband:"
+"""Prefix of the key of a JSON object that stands for a value that JSON does not have."""
+PLAIN = frozenset({type(None), bool, int, float, str})
+
+
+class ForeignValueError(Exception):
+    """A value that only a pickle, or PyTorch, can hold."""
+
+
+def write(value: object, place: Path) -> Path:
+    """Write an object to `place` with the suffix of its format, and return that file."""
+    arrays: list[Any] = []
+    try:
+        tree = _tagged(value, arrays)
+    except ForeignValueError:
+        torch = sys.modules.get("torch")
+        if torch and _is_for_torch(value, torch):
+            torch.save(value, file := place.with_suffix(".pt"))
+            return file
+        (file := place.with_suffix(PICKLE)).write_bytes(_pickled(value))
+        return file
+    if not arrays:
+        (file := place.with_suffix(".json")).write_text(json.dumps(tree))
+        return file
+    return _write_arrays(tree, arrays, place)
+
+
+def read(file: Path) -> Any:
+    """The object in a file. Only for a file with the suffix .pickle this runs code from it."""
+    return READERS[file.suffix](file)
+
+
+def _write_arrays(tree: Any, arrays: list[Any], place: Path) -> Path:
+    import numpy as np
+
+    if tree == _array(0):
+        np.save(file := place.with_suffix(".npy"), arrays[0], allow_pickle=False)
+        return file
+    named = {f"a{number}": array for number, array in enumerate(arrays)}
+    np.savez(file := place.with_suffix(".npz"), tree=np.array(json.dumps(tree)), **named)
+    return file
+
+
+def _read_json(file: Path) -> Any:
+    return _untagged(json.loads(file.read_text()), {})
+
+
+def _read_npy(file: Path) -> Any:
+    import numpy as np
+
+    return np.load(file, allow_pickle=False)
+
+
+def _read_npz(file: Path) -> Any:
+    import numpy as np
+
+    with np.load(file, allow_pickle=False) as found:
+        return _untagged(json.loads(str(found["tree"])), found)
+
+
+def _read_torch(file: Path) -> Any:
+    import torch
+
+    # On the CPU, because the device that it was saved from may not exist here. A model or
+    # optimizer moves what it loads to its own device.
+    return torch.load(file, map_location="cpu", weights_only=True)
+
+
+def _read_pickle(file: Path) -> Any:
+    return pickle.loads(file.read_bytes())
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    ".json": _read_json,
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".pt": _read_torch,
+    PICKLE: _read_pickle,
+}
+
+
+def _tagged(value: Any, arrays: list[Any]) -> Any:
+    """The value as JSON can hold it; NumPy arrays and scalars are appended to `arrays`. Types are
+    compared exactly: what is loaded has the type that was saved."""
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind is list:
+        return [_tagged(inner, arrays) for inner in value]
+    if kind is tuple:
+        return {f"{TAG}tuple": [_tagged(inner, arrays) for inner in value]}
+    if kind is dict:
+        pairs = [(_tagged(key, arrays), _tagged(inner, arrays)) for key, inner in value.items()]
+        if all(type(key) is str and not key.startswith(TAG) for key in value):
+            return dict(pairs)
+        return {f"{TAG}dict": pairs}
+    numpy: Any = sys.modules.get("numpy")
+    is_array = numpy is not None and kind is numpy.ndarray
+    is_scalar = numpy is not None and isinstance(value, numpy.generic)
+    if not (is_array or is_scalar) or value.dtype.hasobject:
+        raise ForeignValueError(kind)
+    arrays.append(value)
+    return _array(len(arrays) - 1, "array" if is_array else "scalar")
+
+
+def _array(number: int, kind: str = "array") -> dict[str, int]:
+    return {f"{TAG}{kind}": number}
+
+
+def _untagged(tree: Any, arrays: Any) -> Any:
+    """The value that `_tagged` was given."""
+    if type(tree) is list:
+        return [_untagged(inner, arrays) for inner in tree]
+    if type(tree) is not dict:
+        return tree
+    ((key, held), *others) = tree.items() or [("", None)]
+    if others or not key.startswith(TAG):
+        return {name: _untagged(inner, arrays) for name, inner in tree.items()}
+    if key == f"{TAG}tuple":
+        return tuple(_untagged(held, arrays))
+    if key == f"{TAG}dict":
+        return dict(map(tuple, _untagged(held, arrays)))
+    array = arrays[f"a{held}"]
+    return array[()] if key == f"{TAG}scalar" else array
+
+
+def _is_for_torch(value: Any, torch: Any) -> bool:
+    """Whether `torch.load` can read a value without running code."""
+    kind = type(value)
+    if kind in (dict, OrderedDict):
+        pairs = value.items()
+        return all(_is_for_torch(key, torch) and _is_for_torch(held, torch) for key, held in pairs)
+    if kind in (list, tuple):
+        return all(_is_for_torch(inner, torch) for inner in value)
+    tensors = (torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype, torch.device)
+    return kind in PLAIN or kind in tensors
+
+
+def _pickled(value: object) -> bytes:
+    try:
+        return pickle.dumps(value)
+    except Exception:  # a class of the user's script, which a worker received by value
+        import cloudpickle
+
+        data: bytes = cloudpickle.dumps(value)
+        return data
