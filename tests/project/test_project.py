@@ -262,7 +262,9 @@ def test_the_code_in_the_texts_runs_twice(
         run_code_of(path)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md", "docs/how-to/extend.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/tutorial.md", "docs/how-to/extend.md", "docs/how-to/confirm.md"]
+)
 def test_the_texts_show_what_their_code_prints(
     name: str, first_run: Callable[[Path], FirstRun]
 ) -> None:

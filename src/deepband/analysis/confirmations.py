@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 from deepband.analysis.text import duration, html_table, table
 from deepband.core.evaluations import evaluation_of
 from deepband.core.facts import Config, Confirmed, JobFinished, JobKey
+from deepband.core.record_text import record_repr
 from deepband.core.schedule import as_number
 from deepband.core.state import State
 
@@ -19,7 +20,7 @@ SHARE = 0.95
 """The confidence level of intervals."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ConfirmedConfig:
     """A config that was evaluated again with other seeds. Values are in the user's direction."""
 
@@ -42,8 +43,10 @@ class ConfirmedConfig:
     """The lower end of the 95 % interval of the mean (Student's t); None for fewer than two."""
     high: float | None
 
+    __repr__ = record_repr
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Confirmations:
     """Configs that were evaluated again, in the order of their original rank."""
 
@@ -77,6 +80,8 @@ class Confirmations:
         if not self.configs:
             return "nothing has been confirmed"
         return "\n".join([table([HEADER, *self._rows()]), *self._findings()])
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return html_table(" ".join(self._findings()), HEADER, self._rows())

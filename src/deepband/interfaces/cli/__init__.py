@@ -2,6 +2,7 @@
 
 from deepband.interfaces.cli import (
     compare,
+    confirm_command,
     demo,
     extend_commands,
     failure_commands,
@@ -13,5 +14,5 @@ from deepband.interfaces.cli import (
 )
 from deepband.interfaces.cli.group import main
 
-__all__ = ["compare", "demo", "extend_commands", "failure_commands", "main"]
+__all__ = ["compare", "confirm_command", "demo", "extend_commands", "failure_commands", "main"]
 __all__ += ["paper", "plan_command", "read_commands", "run_commands", "view_commands"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any
@@ -31,6 +33,20 @@ def say(text: object) -> None:
     """Print lines of text with control characters escaped."""
     for line in str(text).splitlines() or [""]:
         click.echo(printable(line))
+
+
+@contextmanager
+def show_warnings(kind: type[Warning]) -> Iterator[None]:
+    """Print warnings of this block in one line each, without the place in the source code: all of
+    this kind, and others unless they are filtered out."""
+
+    def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+        click.echo(f"Warning: {printable(str(message))}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", kind)
+        warnings.showwarning = show_warning
+        yield
 
 
 def show(value: object, as_json: bool, text: object = None) -> None:
