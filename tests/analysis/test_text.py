@@ -17,7 +17,8 @@ from driving import finish, noisy, open_study
     ("seconds", "text"),
     [
         (0.0001, "under 1 ms"),
-        (0.25, "0.25 s"),
+        (0.0033, "3.3 ms"),
+        (0.25, "250 ms"),
         (4.321, "4.3 s"),
         (9.96, "10 s"),
         (43.2, "43 s"),

@@ -17,6 +17,7 @@ from selenium.webdriver.support.ui import Select
 
 import deepband
 import hostile
+from deepband.analysis.quote import quote_table
 from deepband.core.extension import options
 from deepband.interfaces.report.html_report import write_report
 from driving import extended, finish, noisy, wait_until
@@ -116,6 +117,21 @@ def drive(place: Path, objective: Any, **how: Any) -> threading.Thread:
     return thread
 
 
+def quoted(quote: deepband.Quote) -> list[str]:
+    """The row of a quote in the table of quotes."""
+    return quote_table([quote])[1]
+
+
+def table(browser: Browser, selector: str) -> list[list[str]]:
+    """The rows of a table."""
+    code = """
+      const rows = [...document.querySelector(arguments[0]).querySelectorAll("tbody tr")];
+      return rows.map((row) => [...row.cells].map((cell) => cell.textContent));
+    """
+    found: list[list[str]] = browser.driver.execute_script(code, selector)
+    return found
+
+
 def test_cells_fill_while_a_study_runs_and_is_deepened(browser: Browser, tmp_path: Path) -> None:
     place = tmp_path / "a.study"
     go = threading.Event()
@@ -142,8 +158,8 @@ def test_cells_fill_while_a_study_runs_and_is_deepened(browser: Browser, tmp_pat
         wait_until(lambda: browser.texts("#cell-2-2 span") == ["3 of 3"])
         wait_until(lambda: "done" in browser.find("#state").text)
         count = len(list(options(study.session.state)))
-        wait_until(lambda: len(browser.all("#quotes > div")) == count)
-        assert study.quote("efficient").title in browser.find("#quotes").text
+        wait_until(lambda: len(browser.all("#quotes tbody tr")) == count)
+        assert quoted(study.quote("efficient")) in table(browser, "#quotes")
         wait_until(lambda: browser.texts("#count") == ["22 evaluations"])
 
         study.deepen("preserving")
@@ -169,7 +185,7 @@ def test_a_study_with_few_brackets_has_no_empty_rows(browser: Browser, tmp_path:
         assert browser.texts("select[name=bracket] option") == ["all", "0", "1"]
         assert browser.texts("select[name=rung] option") == ["all", "0", "1", "2", "3"]
         wait_until(lambda: "to width 2" in browser.find("#incumbent").text)
-        assert study.quote("efficient", width=3).title in browser.find("#quotes").text
+        assert quoted(study.quote("efficient", width=3)) in table(browser, "#quotes")
         browser.check_quiet()
 
 
@@ -208,12 +224,12 @@ def test_the_table_sorts_filters_and_turns_pages(browser: Browser, tmp_path: Pat
         wait_until(lambda: browser.texts("#page") == ["page 2 of 2"])
         browser.find('[data-sort="value"]').click()
         least = f"{min(each.loss or 0.0 for each in good):.6g}"
-        wait_until(lambda: browser.texts("tbody tr:first-child td:nth-child(6)") == [least])
+        wait_until(lambda: browser.texts("#evaluations tbody tr:first-child .value") == [least])
         assert browser.find("th[aria-sort]").get_attribute("aria-sort") == "ascending"
         button = browser.find('[data-sort="value"]')
         button.send_keys(Keys.ENTER)  # as with a mouse
         most = f"{max(each.loss or 0.0 for each in good):.6g}"
-        wait_until(lambda: browser.texts("tbody tr:first-child td:nth-child(6)") == [most])
+        wait_until(lambda: browser.texts("#evaluations tbody tr:first-child .value") == [most])
         assert browser.run("return document.activeElement.dataset.sort") == "value"
         Select(browser.find('[name="outcome"]')).select_by_visible_text("failed")
         failed = len(study.evaluations) - len(good)
@@ -260,11 +276,12 @@ def test_landmarks_and_names_for_a_screen_reader(browser: Browser, tmp_path: Pat
     make(tmp_path / "a.study")
     with serving(tmp_path / "a.study") as server:
         browser.open(server.url)
-        wait_until(lambda: len(browser.all("figure svg")) == 2)
+        wait_until(lambda: len(browser.all("figure svg")) == 3)
         assert len(browser.all("main")) == len(browser.all("h1")) == 1
         assert browser.find("html").get_attribute("lang") == "en"
         for section in browser.all("section"):
-            assert browser.find(f"#{section.get_attribute('aria-labelledby')}").text
+            title = browser.find(f"#{section.get_attribute('aria-labelledby')}")
+            assert title.get_attribute("textContent")
         for chart in browser.all("figure svg"):
             assert chart.get_attribute("role") == "img"
             assert chart.get_attribute("aria-label")
@@ -329,6 +346,47 @@ def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path, size: tuple[
     browser.open((tmp_path / "report.html").as_uri())
     wait_until(lambda: browser.run("return [...document.images].every((i) => i.naturalWidth)"))
     browser.check_quiet()
+
+
+def test_key_figures_curves_and_parameters_are_drawn(browser: Browser, tmp_path: Path) -> None:
+    def train(config: dict[str, Any], budget: int, context: deepband.Context) -> dict[str, float]:
+        for step in range(1, budget + 1):
+            context.report(step, config["lr"] + 1 / step)
+        return {"loss": config["lr"] + 1 / budget, "accuracy": 1 - config["lr"]}
+
+    study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=9)
+    study.optimize(train)
+    best = study.best
+    with serving(tmp_path / "a.study") as server:
+        browser.open(server.url)
+        wait_until(lambda: browser.texts(".figure.best .value") == [f"{best.value:.6g}"])
+        accuracy = f"{best.metrics['accuracy']:.6g}"
+        assert browser.texts(".figure.metric .value") == [accuracy]
+        assert browser.texts(".figure.progress .value") == ["100 %"]
+        assert browser.texts(".figure.cost .value") == ["78 units"]
+        assert "per unit" in browser.find(".figure.cost .detail").text
+        assert len(browser.all(f"#cell-{best.bracket}-{best.rung} .mark.best")) == 1
+        assert "★ best" in browser.find(f"#cell-{best.bracket}-{best.rung}").text
+        assert len(browser.all("#curves .series.best")) == 1
+        assert browser.find("#reported").is_displayed()
+        assert len(browser.all("#reported .series")) >= len(browser.all("#reported .best")) > 0
+        assert set(browser.texts("#parallel .axis-name title")) == {"lr", "kind"}
+        wait_until(lambda: browser.texts("#importance tbody th")[:1] == ["lr"])
+        wait_until(lambda: len(browser.all("#evaluations tr.best")) == 1)
+        browser.check_quiet()
+
+
+def test_a_folder_updates_itself(browser: Browser, tmp_path: Path) -> None:
+    study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
+    with serving(tmp_path) as server:
+        browser.open(server.url)
+        assert browser.texts(".state") == ["5 jobs open"]
+        browser.run("window.stayed = true")
+        finish(study, noisy(1))
+        wait_until(lambda: browser.texts(".state") == ["done"])
+        assert f"{study.best.value:.6g}" in browser.find("tbody").text
+        assert browser.run("return window.stayed")
+        browser.check_quiet()
 
 
 def test_a_lost_server_is_reported(browser: Browser, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 import deepband
 import hostile
+from deepband.analysis.quote import quote_table
 from deepband.core.extension import options
 from deepband.interfaces.cli import main
 from deepband.interfaces.dashboard.app import make_app
@@ -279,9 +280,8 @@ def test_the_first_event_is_the_study(server: Server, place: Path) -> None:
     assert overview["status"]["failed"] == sum(each.loss is None for each in study.evaluations)
     assert overview["status"]["spent"] == study.runs[0].cost
     assert overview["status"]["left"] == 0
-    assert [quote["title"] for quote in overview["quotes"]] == [
-        study.session.quote(*option).title for option in options(study.session.state)
-    ]
+    quotes = [study.session.quote(*option) for option in options(study.session.state)]
+    assert [overview["quotes"]["header"], *overview["quotes"]["rows"]] == quote_table(quotes)
     assert sum(sum(cell["evaluated"]) for cell in overview["cells"]) == len(study.evaluations)
 
 
@@ -427,7 +427,9 @@ def test_a_study_that_was_extended_in_every_direction(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         _, listed = server.ask("/")
         row = listed.decode().split("<tbody>")[1]
-        assert '<td class="number">27</td><td class="number">2</td>' in row
+        assert "<td>3<small>max_budget 27, width 2, brackets 2</small></td>" in row
+        assert f"<strong>{study.best.value:.6g}</strong>" in row
+        assert '<span class="state done">done</span>' in row
         path = "/studies/" + row.split('href="/studies/')[1].split('"')[0]
         _, overview = next(server.events(path))
         _, body = server.ask(f"{path}/configs/1/0")
@@ -445,7 +447,7 @@ def test_a_study_that_was_extended_in_every_direction(tmp_path: Path) -> None:
         "to 27",
     ]
     assert {cell["bracket"] for cell in overview["cells"]} == {0, 1}
-    assert study.quote("efficient", width=3).title in [q["title"] for q in overview["quotes"]]
+    assert quote_table([study.quote("efficient", width=3)])[1] in overview["quotes"]["rows"]
     assert status == [200, 200, 404]
     for verdict in study.explain(1, 0):
         assert str(verdict) in body.decode()

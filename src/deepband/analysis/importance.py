@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from deepband.analysis import chart_data
+from deepband.core.facts import JobFinished
 from deepband.core.state import State
 from deepband.errors import DeepbandError
 from deepband.space.choices import position
@@ -29,11 +30,32 @@ class Importance:
     """Parameters that some configs do not have, or that have a single value."""
 
 
+class Sample(NamedTuple):
+    """What importance is computed from: a copy that does not change with the state."""
+
+    rung: int
+    found: list[tuple[JobFinished, dict[str, Any]]]
+    axes: list[chart_data.Axis]
+    left_out: tuple[str, ...]
+
+
 def importance(state: State, rung: int | None = None) -> Importance:
     """The importance of parameters on a rung, by default the highest one with enough losses."""
+    return importance_of(sample(state, rung))
+
+
+def importance_of(given: Sample) -> Importance:
+    """The importance of parameters in a sample, which may take seconds."""
+    varies = len({result.loss for result, _ in given.found}) > 1
+    shares = _shares(given.found, given.axes) if varies and given.axes else {}
+    return Importance(given.rung, len(given.found), shares, given.left_out)
+
+
+def sample(state: State, rung: int | None = None, most: int = MOST) -> Sample:
+    """At most so many evaluations of a rung, with the parameters that vary in them."""
     chosen = chart_data.rung_to_judge(state, rung)
     found = chart_data.on_rung(state, chosen)
-    found = found[:: math.ceil(len(found) / MOST) or 1]  # from the best to the worst, evenly
+    found = found[:: math.ceil(len(found) / most) or 1]  # from the best to the worst, evenly
     axes = [
         axis
         for axis in chart_data.axes(state)
@@ -41,8 +63,7 @@ def importance(state: State, rung: int | None = None) -> Importance:
         if len({repr(config[axis.name]) for _, config in found}) > 1
     ]
     left_out = {axis.name for axis in chart_data.axes(state)}.difference(axis.name for axis in axes)
-    shares = _shares(found, axes) if len({result.loss for result, _ in found}) > 1 and axes else {}
-    return Importance(chosen, len(found), shares, tuple(sorted(left_out)))
+    return Sample(chosen, found, axes, tuple(sorted(left_out)))
 
 
 def _shares(found: list[Any], axes: list[chart_data.Axis]) -> dict[str, float]:

@@ -166,6 +166,46 @@ class Quote:
         return lines
 
 
+def quote_table(quotes: Sequence[Quote]) -> list[list[str]]:
+    """A header and one row per quote, for pages. Times are those of one worker, and left out if
+    none was measured."""
+    header = ["next step", "strategy", "max_budget", "width", "new configs", "evaluations"]
+    header += ["cost", "of fresh", "cost resumed", "of fresh", "in all", "time"]
+    rows = [header, *map(_table_row, quotes)]
+    return rows if any(row[-1] for row in rows[1:]) else [row[:-1] for row in rows]
+
+
+def _table_row(each: Quote) -> list[str]:
+    row = [each.step, each.strategy, f"{each.max_budget:,.10g}", str(each.width)]
+    row += [f"{each.configs_new:,}", _range(*each.evaluations_new)]
+    for price in (each.cost, each.cost_resumed):
+        row += [_range(price.low, price.high), _percent(price.of_fresh).replace(" to ", "-")]
+    spent = each.cost.spent
+    row.append(_range(spent + each.cost.low, spent + each.cost.high))
+    return [*row, "" if each.seconds is None else duration(each.seconds[1])]
+
+
+def _range(low: Fraction | int, high: Fraction | int) -> str:
+    """Two bounds in little space; one if they are equal."""
+    bounds = dict.fromkeys(f"{as_number(Fraction(each)):,.10g}" for each in (low, high))
+    return "-".join(bounds)
+
+
+def quote_notes(quotes: Sequence[Quote]) -> list[str]:
+    """What the table of quotes does not say by itself."""
+    notes = [
+        "Cost counts every evaluation at its whole budget, cost resumed only what is trained when "
+        "training continues from the rung below. In all is the cost of all runs afterwards. The "
+        "time is that of one worker, as measured so far."
+    ]
+    if any(each.strategy == FRUGAL for each in quotes):
+        notes.append(f"frugal is {OUTSIDE}.")
+    most = max((each.retraining for each in quotes), default=Fraction(0))
+    if most:
+        notes.append(f"Up to {_show(most)} is trained again, because checkpoints are missing.")
+    return notes
+
+
 def comparison(quotes: Sequence[Quote], seconds: Sequence[float] | None = None) -> str:
     """A table of several ways to continue: what each adds and costs and, with `seconds`, how long
     it takes."""

@@ -24,6 +24,8 @@ def duration(seconds: float) -> str:
     """A time in words: "4.3 s", "43 s", "1 min 30 s", "12 min", "2 h 05 min" or "3 d 4 h"."""
     if seconds < 0.001:
         return "under 1 ms"
+    if seconds < 0.9995:
+        return f"{1000 * seconds:.3g} ms"
     if seconds < 59.5:
         return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

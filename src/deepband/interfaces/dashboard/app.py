@@ -26,8 +26,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from deepband.analysis.text import brief, printable
-from deepband.core.schedule import as_number
+from deepband.analysis.text import printable
 from deepband.errors import DeepbandError, InputError
 from deepband.interfaces.dashboard.config_page import config_page
 from deepband.interfaces.dashboard.evaluation_list import Query, listing
@@ -43,6 +42,8 @@ STATIC = {
     "study.js": "text/javascript",
     "brackets.js": "text/javascript",
     "charts.js": "text/javascript",
+    "parameters.js": "text/javascript",
+    "studies.js": "text/javascript",
     "table.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
@@ -63,6 +64,7 @@ def make_app(
             Route("/studies/{study}", pages.study),
             Route("/studies/{study}/events", pages.events),
             Route("/studies/{study}/evaluations", pages.evaluations),
+            Route("/studies/{study}/importance", pages.importance),
             Route("/studies/{study}/configs/{bracket:int}/{index:int}", pages.config),
             Route("/static/{name}", static),
         ],
@@ -126,6 +128,10 @@ class Pages:
         watched = self._find(request)
         return JSONResponse(watched.read(lambda state: listing(state, query)))
 
+    def importance(self, request: Request) -> Response:
+        """Which parameters matter. It is computed now and then, so not part of `events`."""
+        return JSONResponse(self._find(request).importance())
+
     def config(self, request: Request) -> Response:
         """A config, the decisions about it, and the output of its workers."""
         watched = self._find(request)
@@ -165,14 +171,6 @@ def _listed(watched: Watched) -> dict[str, Any]:
     """A row of the list of studies."""
     line: dict[str, Any] = {"id": watched.id, "name": watched.name, "trouble": None}
     try:
-        found = watched.summary()
+        return {**line, **watched.row()}
     except DeepbandError as error:
         return {**line, "trouble": str(error)}
-    return {
-        **line,
-        "runs": found.runs,
-        "max_budget": f"{as_number(found.max_budget):.10g}",
-        "width": found.width,
-        "evaluations": f"{found.evaluations:,}",
-        "objective": brief(found.objective or "", 200),
-    }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from deepband.analysis import chart_data, summary
 from deepband.analysis.cells import CellStatus, Mark, marks
-from deepband.analysis.quote import quote
+from deepband.analysis.key_figures import key_figures
+from deepband.analysis.quote import quote, quote_notes, quote_table
 from deepband.analysis.run_names import describe_step, name_of
-from deepband.analysis.text import brief, printable, shortened
+from deepband.analysis.text import brief, shortened
 from deepband.core import hyperband
 from deepband.core.evaluations import best_evaluation
 from deepband.core.extension import options
@@ -17,6 +20,7 @@ from deepband.core.records import Evaluation
 from deepband.core.runs import Run
 from deepband.core.schedule import as_number
 from deepband.core.state import State
+from deepband.interfaces.dashboard.parameter_charts import parallel, reported
 
 MOST_MARKS = 100
 """A cell with more configs than this is drawn as a bar."""
@@ -25,12 +29,14 @@ PROMOTED, FAILED, RUNNING = 1, 2, 4
 STATUS = ["run", "done", "evaluations", "failed", "open", "running", "ahead"]
 
 
-def overview(state: State, running: frozenset[JobKey]) -> dict[str, Any]:
-    """All that the page of a study shows, but for its table."""
+def overview(state: State, running: frozenset[JobKey], order: Sequence[str] = ()) -> dict[str, Any]:
+    """All that the page of a study shows, but for its table and the importance of parameters.
+    `order` names the parameters that matter most, as far as that is known."""
     status = summary.status(state, len(running))
     best = best_evaluation(state)
     return {
         "status": _status(status, state.run),
+        "figures": [asdict(figure) for figure in key_figures(state, status)],
         "maximize": state.created.maximize,
         "objective": shortened(state.objective or "", 200),
         "runs": [
@@ -41,6 +47,8 @@ def overview(state: State, running: frozenset[JobKey]) -> dict[str, Any]:
         "cells": [_cell(state, cell, running) for cell in status.cells if cell.configs],
         "incumbent": _incumbent(state),
         "curves": _curves(state),
+        "reported": reported(state),
+        "parallel": parallel(state, order),
         "quotes": _quotes(state),
     }
 
@@ -53,8 +61,9 @@ def _status(status: summary.Status, run: Run) -> dict[str, Any]:
 
 def _best(best: Evaluation) -> dict[str, Any]:
     config = [[shortened(name, 80), brief(value)] for name, value in best.config.items()]
+    metrics = [[shortened(name, 80), brief(value)] for name, value in best.metrics.items()]
     keys = ("bracket", "index", "rung", "budget", "value")
-    return {**{key: getattr(best, key) for key in keys}, "config": config}
+    return {**{key: getattr(best, key) for key in keys}, "config": config, "metrics": metrics}
 
 
 def _cell(state: State, cell: CellStatus, running: frozenset[JobKey]) -> dict[str, Any]:
@@ -108,9 +117,9 @@ def _curves(state: State) -> list[dict[str, Any]]:
     ]
 
 
-def _quotes(state: State) -> list[dict[str, Any]]:
-    """The price of each way to continue; empty until the run is done."""
-    if not hyperband.is_done(state):
-        return []
-    quotes = [quote(state, *option) for option in options(state)]
-    return [{"title": printable(each.title), "lines": each.lines()} for each in quotes]
+def _quotes(state: State) -> dict[str, Any]:
+    """The price of each way to continue; no rows until the run is done."""
+    found = options(state) if hyperband.is_done(state) else ()
+    quotes = [quote(state, *option) for option in found]
+    header, *rows = quote_table(quotes)
+    return {"header": header, "rows": rows, "notes": quote_notes(quotes)}

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from deepband.analysis.importance import importance_of, sample
 from deepband.core.facts import Fact, JobKey
 from deepband.core.state import State
-from deepband.errors import InputError, StorageError
+from deepband.errors import DeepbandError, InputError, StorageError
 from deepband.execution.outbox import Outbox
 from deepband.interfaces.dashboard.overview import overview
+from deepband.interfaces.dashboard.parameter_charts import MOST_AXES, importance_chart
+from deepband.interfaces.dashboard.study_row import study_row
 from deepband.storage import state_of
-from deepband.storage.codec import Summary
 from deepband.storage.sqlite import SqliteStorage
 
 SECONDS_PER_READ = 0.5
 """A study file is not read more often than this, however many pages are open."""
+SECONDS_PER_IMPORTANCE = 30.0
+"""The importance of parameters, which takes seconds, is not computed more often than this."""
+MOST_JUDGED = 300
+"""How many evaluations it is computed from."""
 MOST_OUTPUT = 100_000
 """How many characters of a worker's output are shown, from its end."""
 
@@ -43,13 +50,37 @@ class Watched:
         self._last_read = 0.0
         self._version = 0
         self._drawn = (-1, "{}")
+        self._results = 0  # grows with every change but those of running jobs
+        self._importance: dict[str, Any] = {}
+        self._importance_of = (-1, -math.inf)  # the results and the time that it was computed for
+        self._importance_lock = Lock()
+        self._order: list[str] = []
+        self._row: tuple[object, dict[str, Any]] | None = None
 
     @property
     def name(self) -> str:
         return self.path.name
 
-    def summary(self) -> Summary:
-        return self._storage.summary()
+    def row(self) -> dict[str, Any]:
+        """What the list of studies shows. A study that no page shows is read again only if its file
+        has changed, and is not kept in memory."""
+        with self._lock:
+            running = frozenset(job.key for job in self._outbox.running())
+            stamp = *self._stamp(), running
+            if self._row is None or self._row[0] != stamp:
+                state = state_of(self._storage) if self._state is None else self._refresh()
+                if not state.runs:
+                    raise StorageError(self.path, "is damaged: it contains no run.")
+                self._row = stamp, study_row(state, len(running), stamp[0])
+            return self._row[1]
+
+    def _stamp(self) -> tuple[float, int]:
+        """When the file was last written to, and its size."""
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            raise StorageError(self.path, f"cannot be read: {error}.") from error
+        return found.st_mtime, found.st_size
 
     def look(self) -> int:
         """Read what is new. Returns a number that increases with every change."""
@@ -67,9 +98,35 @@ class Watched:
         with self._lock:
             state = self._refresh()
             if self._drawn[0] != self._version:
-                drawn = overview(state, self._running)
+                drawn = overview(state, self._running, self._order)
+                drawn["updated"] = self._stamp()[0]
                 self._drawn = self._version, json.dumps(drawn, allow_nan=False)
             return self._drawn[1]
+
+    def importance(self) -> dict[str, Any]:
+        """The importance of parameters, or a note that says why there is none. Pages that ask
+        meanwhile wait for it; the study itself can be read."""
+        with self._importance_lock:
+            with self._lock:
+                state, (before, when) = self._refresh(), self._importance_of
+                is_recent = time.monotonic() - when < SECONDS_PER_IMPORTANCE
+                if self._results == before or is_recent:
+                    return self._importance
+                results, given = self._results, sample(state, most=MOST_JUDGED)
+            try:
+                found = importance_of(given)
+                self._set_order(list(found.shares))
+                self._importance = importance_chart(found)
+            except DeepbandError as error:  # Optuna is missing
+                self._importance = {"shares": [], "note": f"Not available: {error}"}
+            self._importance_of = results, time.monotonic()
+            return self._importance
+
+    def _set_order(self, order: list[str]) -> None:
+        """Remember which parameters matter most. The overview changes if it shows only those."""
+        with self._lock:
+            self._version += order != self._order and len(order) > MOST_AXES
+            self._order = order
 
     def output(self, key: JobKey) -> str | None:
         """The end of the output of the last attempt at a job; None if none is kept."""
@@ -98,6 +155,7 @@ class Watched:
         try:
             state.apply(news)
             self._version += 1
+            self._results += 1
         except Exception:  # the state is now half updated: read everything again
             self._load()
 
@@ -108,6 +166,7 @@ class Watched:
             raise StorageError(self.path, "is gone.")
         self._state = state
         self._version += 1
+        self._results += 1
 
 
 class Watchlist:

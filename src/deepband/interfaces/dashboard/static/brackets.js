@@ -5,6 +5,7 @@ import { apart, byId, drawn, element, shown } from "./dom.js";
 const PROMOTED = 1, FAILED = 2, RUNNING = 4;
 const WIDTH = 128, HEIGHT = 72;
 const RUN_COLOURS = 6;
+const MOST_LARGE = 5; // with more rungs, cells are smaller
 const seen = new Map(); // the data that each cell shows
 
 export function drawBrackets(overview, study) {
@@ -14,17 +15,26 @@ export function drawBrackets(overview, study) {
     seen.clear();
     table.dataset.shape = shape;
     table.replaceChildren(...skeleton(overview.cells));
+    table.classList.toggle("dense", new Set(overview.cells.map((cell) => cell.rung)).size > MOST_LARGE);
   }
   for (const cell of overview.cells) {
-    const now = JSON.stringify(cell);
+    const best = bestIn(cell, overview.best);
+    const now = JSON.stringify([cell, best]);
     const key = `${cell.bracket}-${cell.rung}`;
     if (seen.get(key) === now) continue;
     seen.set(key, now);
     const place = byId(`cell-${key}`);
-    place.replaceChildren(cell.marks ? squares(cell, study) : bar(cell), ...words(cell));
+    place.replaceChildren(cell.marks ? squares(cell, study, best) : bar(cell), ...words(cell, best));
     place.dataset.evaluated = sum(cell.evaluated);
   }
   drawLegend(overview);
+}
+
+// The index of the best config if it has been in a cell, and whether its best result is there.
+function bestIn(cell, best) {
+  if (best === null || cell.bracket !== best.bracket) return null;
+  const isIn = cell.marks?.some(([index]) => index === best.index) ?? cell.rung === best.rung;
+  return isIn ? { index: best.index, here: cell.rung === best.rung } : null;
 }
 
 function skeleton(cells) {
@@ -45,25 +55,28 @@ function sum(numbers) {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
-function words(cell) {
+function words(cell, best) {
   const lines = [`${shown(sum(cell.evaluated))} of ${shown(cell.configs)}`];
   const small = [];
-  if (cell.failed) small.push(`${shown(cell.failed)} failed`);
-  if (cell.promoted) small.push(`${shown(cell.promoted)} promoted →`);
+  if (cell.failed) small.push(["bad", `${shown(cell.failed)} failed`]);
+  if (cell.promoted) small.push(["promoted", `${shown(cell.promoted)} promoted →`]);
+  if (best?.here) small.push(["star", "★ best"]);
   return [...lines.map((line) => element("span", {}, line)),
-    ...small.map((line) => element("small", {}, line))];
+    ...small.map(([kind, line]) => element("small", { class: kind }, line))];
 }
 
-function squares(cell, study) {
+function squares(cell, study, best) {
   const columns = Math.max(1, Math.ceil(Math.sqrt((cell.configs * WIDTH) / HEIGHT)));
   const rows = Math.ceil(cell.configs / columns);
   const side = Math.min(WIDTH / columns, HEIGHT / rows, 24);
   const marks = cell.marks.map((mark, number) => {
     const [index, run, flags] = mark;
+    const isBest = best?.index === index;
+    const kind = classOf(run, flags) + (isBest ? " best" : "");
     const square = drawn("rect", {
       x: (number % columns) * side + side * 0.1, y: Math.floor(number / columns) * side + side * 0.1,
-      width: side * 0.8, height: side * 0.8, rx: side * 0.15, class: classOf(run, flags),
-    }, drawn("title", {}, `index ${index}: ${nameOf(run, flags)}`));
+      width: side * 0.8, height: side * 0.8, rx: side * 0.15, class: kind,
+    }, drawn("title", {}, `index ${index}: ${nameOf(run, flags)}${isBest ? ", the best config" : ""}`));
     const link = `/studies/${study}/configs/${cell.bracket}/${index}`;
     return drawn("a", { href: link, tabindex: -1 }, square);
   });
@@ -99,7 +112,7 @@ function drawLegend(overview) {
     drawn("rect", { x: 1, y: 1, width: 8, height: 8, class: kind }));
   const entries = overview.runs.map((run) =>
     [`mark promoted run${run.run % RUN_COLOURS}`, run.how ? `run ${run.run}: ${run.how}` : run.name]);
-  entries.push(["mark run0", "paler: not promoted"], ["mark wait", "waiting"],
+  entries.push(["mark promoted run0 best", "★ the best config"], ["mark run0", "paler: not promoted"], ["mark wait", "waiting"],
     ["mark running", "running"], ["mark failed", "failed"]);
   const now = JSON.stringify(entries);
   if (seen.get("legend") === now) return;

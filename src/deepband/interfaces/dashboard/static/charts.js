@@ -1,4 +1,5 @@
-// Two charts: the best loss against the budget spent, and losses from rung to rung.
+// Three charts: the best loss against the budget spent, losses from rung to rung, and the losses
+// that objectives reported during training.
 
 import { byId, drawn, element, shown } from "./dom.js";
 
@@ -15,7 +16,7 @@ export function drawIncumbent(overview) {
   };
   chart(byId("incumbent"), {
     lines: [
-      { points: staircase(0, found.spent), kind: "first bold" },
+      { points: staircase(0, found.spent), kind: "first bold", dots: found.steps.length === 1 },
       { points: staircase(1, found.spent_resumed), kind: "first dashed" },
     ],
     flags: found.extensions,
@@ -27,16 +28,39 @@ export function drawIncumbent(overview) {
 }
 
 export function drawCurves(overview) {
-  const lines = overview.curves.toReversed().map((curve) => (
-    { points: curve.points, kind: curve.promoted ? "first" : "quiet", dots: true }));
+  const lines = bestLast(overview, overview.curves, (curve) => (curve.promoted ? "first" : "quiet"), true);
   const budgets = [...new Set(overview.cells.map((cell) => cell.budget))].sort((a, b) => a - b);
   chart(byId("curves"), {
     lines, log: true, ticks: budgets, flags: [],
     x: "budget of the evaluation",
     y: overview.maximize ? "value" : "loss",
-    caption: "One line per config, at most a hundred: those that reached the highest rungs. Blue: promoted.",
-    summary: `${lines.length} configs.`,
+    caption: "One line per config, at most a hundred: those that reached the highest rungs. Blue: promoted. ",
+    best: true,
+    summary: `${lines.length} config${lines.length === 1 ? "" : "s"}.`,
   });
+}
+
+export function drawReported(overview) {
+  byId("reported-section").hidden = !overview.reported.length;
+  if (!overview.reported.length) return;
+  const lines = bestLast(overview, overview.reported, () => "first thin", false).flatMap(
+    (line) => line.points.map((points) => ({ ...line, points })));
+  chart(byId("reported"), {
+    lines, flags: [],
+    x: "step",
+    y: overview.maximize ? "value" : "loss",
+    caption: "What objectives reported during training, of at most 50 configs, those that reached the highest rungs. ",
+    best: true,
+    summary: `${overview.reported.length} config${overview.reported.length === 1 ? "" : "s"}.`,
+  });
+}
+
+// Lines in the order in which they are drawn: the best config last, so that nothing covers it.
+function bestLast({ best }, rows, kindOf, dots) {
+  const isBest = (row) => best !== null && row.bracket === best.bracket && row.index === best.index;
+  const line = (row) => ({ points: row.points, kind: isBest(row) ? "best" : kindOf(row), dots });
+  const ordered = [...rows.filter((row) => !isBest(row)).toReversed(), ...rows.filter(isBest)];
+  return ordered.map(line);
 }
 
 function chart(figure, what) {
@@ -49,13 +73,14 @@ function chart(figure, what) {
   const across = scale(extent([...points.map((p) => p[0]), ...(what.ticks ?? [])]), LEFT, width - RIGHT, what.log);
   const up = scale(extent(points.map((p) => p[1])), HEIGHT - BOTTOM, TOP, false);
   const image = drawn("svg", {
-    viewBox: `0 0 ${width} ${HEIGHT}`, height: HEIGHT, role: "img",
+    viewBox: `0 0 ${width} ${HEIGHT}`, width: "100%", height: HEIGHT, role: "img",
     "aria-label": `${what.y} against ${what.x}. ${what.summary}`,
   });
   image.append(...axes(across, up, width, what));
   for (const [at, text] of what.flags) image.append(...flag(across(at), text));
   for (const line of what.lines) image.append(...drawLine(line, across, up));
-  figure.replaceChildren(image, element("figcaption", {}, what.caption));
+  const best = what.best ? [element("span", { class: "swatch-best" }, "★ the best on any budget")] : [];
+  figure.replaceChildren(image, element("figcaption", {}, what.caption, ...best));
 }
 
 function extent(numbers) {
@@ -109,5 +134,5 @@ function drawLine(line, across, up) {
   const places = line.points.map(([x, y]) => [across(x).toFixed(1), up(y).toFixed(1)]);
   const path = drawn("polyline", { points: places.map((p) => p.join(",")).join(" "), class: `series ${line.kind}` });
   if (!line.dots) return [path];
-  return [path, ...places.map(([x, y]) => drawn("circle", { cx: x, cy: y, r: 2.2, class: `dot ${line.kind}` }))];
+  return [path, ...places.map(([x, y]) => drawn("circle", { cx: x, cy: y, r: line.kind === "best" ? 3.5 : 2.2, class: `dot ${line.kind}` }))];
 }

@@ -1,25 +1,45 @@
 // The page of a study: draws the state that the server sends, again whenever it changes.
 
 import { drawBrackets } from "./brackets.js";
-import { drawCurves, drawIncumbent } from "./charts.js";
+import { drawCurves, drawIncumbent, drawReported } from "./charts.js";
 import { apart, byId, element, shown } from "./dom.js";
+import { drawImportance, drawParallel } from "./parameters.js";
 import { Table } from "./table.js";
 
 const TABLE_PAUSE = 2000; // milliseconds between updates of the table while a study runs
+const IMPORTANCE_PAUSE = 60000; // between requests for what takes seconds to compute
 const study = document.body.dataset.study;
 const table = new Table(study);
 let latest = null;
 let tableTimer = null;
+let importance = { timer: null, evaluations: -1 };
 
-function drawState({ status, objective }) {
-  const parts = [
-    status.name,
-    status.done ? "done" : `${shown(status.open)} jobs open, ${shown(status.running)} running`,
-    `${shown(status.evaluations)} evaluations${status.failed ? `, ${shown(status.failed)} failed` : ""}`,
-    `budget ${shown(status.spent)} spent in this run, ${shown(status.left)} left`,
-  ];
-  if (status.ahead) parts.push(`${shown(status.ahead)} ahead for the next deepening`);
-  byId("state").replaceChildren(parts.join(" · "), ...(objective ? [" · ", apart(objective)] : []));
+function drawState({ status, objective, updated }) {
+  const jobs = `${shown(status.open)} job${status.open === 1 ? "" : "s"} open, ${shown(status.running)} running`;
+  const kind = status.running ? "running" : status.done ? "done" : "waiting";
+  const parts = [`${status.name} · last update ${timeOf(updated)}`];
+  byId("state").replaceChildren(
+    element("span", { class: `state ${kind}` }, status.done ? "done" : jobs), " ",
+    parts.join(" · "), ...(objective ? [" · ", apart(objective)] : []));
+}
+
+// The time on the clock, with the date if that is not today.
+function timeOf(seconds) {
+  const when = new Date(1000 * seconds);
+  const time = when.toLocaleTimeString("en-GB");
+  return when.toDateString() === new Date().toDateString() ? time
+    : `${when.toLocaleDateString("sv-SE")} ${time}`;
+}
+
+function drawFigures({ figures }) {
+  byId("figures").replaceChildren(...figures.map((figure) => {
+    const details = [element("dd", { class: "detail" }, apart(figure.detail))];
+    if (figure.share !== null) {
+      details.unshift(element("dd", {}, element("progress", { max: 1, value: figure.share, "aria-label": figure.label })));
+    }
+    return element("div", { class: `figure ${figure.key}` },
+      element("dt", {}, apart(figure.label)), element("dd", { class: "value" }, apart(figure.value)), ...details);
+  }));
 }
 
 function drawBest({ best, maximize }) {
@@ -29,34 +49,64 @@ function drawBest({ best, maximize }) {
   }
   const link = element("a", { href: `/studies/${study}/configs/${best.bracket}/${best.index}` },
     `bracket ${best.bracket}, index ${best.index}`);
-  const pairs = best.config.map(([name, value]) =>
-    element("div", {}, element("dt", {}, apart(name)), element("dd", {}, apart(value))));
+  const listed = (pairs) => element("dl", { class: "config" }, ...pairs.map(([name, value]) =>
+    element("div", {}, element("dt", { title: name }, apart(name)), element("dd", { title: value }, apart(value)))));
   byId("best").replaceChildren(
-    element("p", {}, `${maximize ? "largest value" : "smallest loss"} ${shown(best.value)}, with budget ${shown(best.budget)}: `, link),
-    element("dl", { class: "config" }, ...pairs));
+    element("p", {}, `${maximize ? "largest value" : "smallest loss"} `, element("strong", {}, shown(best.value)),
+      `, with budget ${shown(best.budget)}: `, link),
+    listed(best.config), ...(best.metrics.length ? [element("h3", {}, "Metrics"), listed(best.metrics)] : []));
 }
 
 function drawQuotes({ quotes, status }) {
-  if (!quotes.length) {
+  if (!quotes.rows.length) {
     const why = status.done ? "The study cannot be extended further." : "Available when the run is done.";
     byId("quotes").replaceChildren(element("p", { class: "muted" }, why));
     return;
   }
-  byId("quotes").replaceChildren(...quotes.map((quote) => element("div", {},
-    element("h3", {}, quote.title),
-    element("table", {}, element("tbody", {}, ...quote.lines.map(([name, text]) =>
-      element("tr", {}, element("th", { scope: "row" }, name.trim()), element("td", {}, text))))))));
+  const words = 2; // the first columns are texts, the others numbers
+  const kind = (number) => (number < words ? null : "number");
+  const head = quotes.header.map((name, number) => element("th", { scope: "col", class: kind(number) }, name));
+  const rows = quotes.rows.map((row, at) => element("tr", { class: at && row[0] !== quotes.rows[at - 1][0] ? "group" : null },
+    ...row.map((text, number) => element(number === 1 ? "th" : "td",
+      { scope: number === 1 ? "row" : null, class: kind(number) }, text))));
+  byId("quotes").replaceChildren(
+    element("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": "quotes-title" },
+      element("table", { class: "quotes" }, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows))),
+    element("p", { class: "muted small" }, quotes.notes.join(" ")));
+}
+
+async function loadImportance() {
+  const answer = await fetch(`/studies/${study}/importance`).catch(() => null);
+  if (answer?.ok) drawImportance(await answer.json());
+}
+
+// Asks for the importance of parameters at once, and then now and then if there are new results.
+function offerImportance({ status }) {
+  if (importance.timer || importance.evaluations === status.evaluations) return;
+  importance = { evaluations: status.evaluations, timer: setTimeout(() => {
+    importance.timer = null;
+    if (latest.status.evaluations !== importance.evaluations) offerImportance(latest);
+  }, IMPORTANCE_PAUSE) };
+  loadImportance();
+}
+
+function drawCharts(overview) {
+  drawIncumbent(overview);
+  drawCurves(overview);
+  drawReported(overview);
+  drawParallel(overview);
 }
 
 function draw(overview) {
   latest = overview;
   byId("trouble").hidden = true;
   drawState(overview);
+  drawFigures(overview);
   drawBrackets(overview, study);
   drawBest(overview);
-  drawIncumbent(overview);
-  drawCurves(overview);
+  drawCharts(overview);
   drawQuotes(overview);
+  offerImportance(overview);
   table.offer(overview);
   tableTimer ??= setTimeout(() => { tableTimer = null; table.load(); }, table.asked ? TABLE_PAUSE : 0);
 }
@@ -71,6 +121,4 @@ events.addEventListener("overview", (event) => draw(JSON.parse(event.data)));
 events.addEventListener("trouble", (event) => reportError(JSON.parse(event.data)));
 events.addEventListener("error", () => reportError("The server does not answer. This page may be out of date."));
 addEventListener("pagehide", () => events.close());
-addEventListener("resize", () => {
-  if (latest) { drawIncumbent(latest); drawCurves(latest); }
-});
+addEventListener("resize", () => { if (latest) drawCharts(latest); });

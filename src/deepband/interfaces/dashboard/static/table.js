@@ -32,6 +32,7 @@ export class Table {
 
   offer(overview) {
     this.name = overview.maximize ? "value" : "loss";
+    this.best = overview.best;
     for (const name of ["bracket", "rung"]) {
       this.choices(name, [...new Set(overview.cells.map((cell) => cell[name]))]);
     }
@@ -98,7 +99,7 @@ export class Table {
 
   // Unchanged rows stay, so that focus and selection are kept.
   body(body, rows) {
-    const now = JSON.stringify(rows);
+    const now = JSON.stringify([rows, this.best?.bracket, this.best?.index, this.best?.rung]);
     if (this.shownBody === now) return;
     this.shownBody = now;
     const active = body.contains(document.activeElement) ? document.activeElement.pathname : null;
@@ -137,9 +138,10 @@ export class Table {
       "aria-label": `bracket ${row.bracket}, index ${row.index}` }, String(row.index));
     const value = row.value === null
       ? element("td", { class: "bad" }, apart(row.error ?? "failed"))
-      : element("td", { class: "number" }, row.value);
+      : element("td", { class: "number value" }, row.value);
     const cells = row.config.map((text) => element("td", {}, apart(text)));
-    return element("tr", {}, number(row.bracket), element("td", { class: "number" }, link),
+    const isBest = this.best && ["bracket", "index", "rung"].every((key) => row[key] === this.best[key]);
+    return element("tr", { class: isBest ? "best" : null }, number(row.bracket), element("td", { class: "number" }, link),
       number(row.rung), number(row.budget), number(row.run), value,
       number(row.seconds === null ? "" : Number(row.seconds.toPrecision(3))), ...cells);
   }

@@ -1,0 +1,108 @@
+"""The key figures of a study, which every page shows first: the best result, the progress of the
+run, the time left, and the cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from deepband.analysis.durations import resumes, seconds_per_unit, seconds_spent
+from deepband.analysis.metrics import main_metric
+from deepband.analysis.summary import Status, slots_left
+from deepband.analysis.text import about, brief, duration, shortened
+from deepband.core.costs import counts, paid
+from deepband.core.evaluations import best_evaluation
+from deepband.core.schedule import as_number
+from deepband.core.state import State
+from deepband.errors import counted
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """One figure with its name and what explains it."""
+
+    key: str
+    label: str
+    value: str
+    detail: str
+    share: float | None = None
+    """How far the run is, from 0 to 1; None for other figures."""
+
+
+def key_figures(state: State, status: Status) -> list[KeyFigure]:
+    """The key figures, in the order in which they are shown. The number of running jobs is that of
+    the status. Figures that do not apply are left out."""
+    figures = [_best(state), _metric(state), _progress(state, status), _time_left(state, status)]
+    figures += [_evaluations(status), _cost(state)]
+    return [figure for figure in figures if figure is not None]
+
+
+def _best(state: State) -> KeyFigure:
+    name = f"best {'value' if state.created.maximize else 'loss'}"
+    best = best_evaluation(state)
+    if best is None:
+        return KeyFigure("best", name, "none", "no evaluation has a finite loss yet")
+    place = f"budget {best.budget:.6g}, bracket {best.bracket}, index {best.index}"
+    return KeyFigure("best", name, brief(best.value), place)
+
+
+def _metric(state: State) -> KeyFigure | None:
+    name, best = main_metric(state), best_evaluation(state)
+    if name is None or best is None:
+        return None
+    return KeyFigure("metric", shortened(name), brief(best.metrics[name]), "of the best config")
+
+
+def _progress(state: State, status: Status) -> KeyFigure:
+    whole = state.schedule.cost_of({(c.bracket, c.rung): c.slots for c in status.cells})
+    share = 1.0 if status.done else max(0.0, float(1 - status.left / whole)) if whole else 0.0
+    evaluated, slots = (sum(getattr(c, name) for c in status.cells) for name in _COUNTED)
+    units = f"{_units(whole - status.left)} of {_units(whole)} units"
+    detail = f"{evaluated:,} of {slots:,} evaluations, {units}"
+    percent = int(100 * share)  # 100 % only when it is done
+    return KeyFigure("progress", f"progress of run {status.run}", f"{percent} %", detail, share)
+
+
+_COUNTED = "evaluated", "slots"
+
+
+def _time_left(state: State, status: Status) -> KeyFigure | None:
+    if status.done:
+        return None
+    seconds = seconds_left(state, max(status.running, 1))
+    if seconds is None:
+        return KeyFigure("time", "time left", "unknown", "no evaluation recorded its time yet")
+    detail = f"with {counted(max(status.running, 1), 'worker')}"
+    detail += "" if status.running else "; nothing is running now"
+    return KeyFigure("time", "time left", about(seconds), detail)
+
+
+def seconds_left(state: State, workers: int) -> float | None:
+    """How long the rest of the current run takes if all workers are always busy, by the measured
+    seconds per unit of budget; None if no time was recorded."""
+    rate, left = seconds_per_unit(state), slots_left(state)
+    if rate is None:
+        return None
+    schedule = state.schedule
+    units = schedule.cost_resumed_of(left) if resumes(state) else schedule.cost_of(left)
+    return rate * float(units) / workers
+
+
+def _evaluations(status: Status) -> KeyFigure:
+    failed = "none failed" if not status.failed else f"{status.failed:,} failed"
+    ahead = f", {status.ahead:,} ahead for the next deepening" if status.ahead else ""
+    return KeyFigure("evaluations", "evaluations", f"{status.evaluations:,}", f"{failed}{ahead}")
+
+
+def _cost(state: State) -> KeyFigure:
+    units = state.schedule.cost_of(counts(paid(state)))
+    rate, name = seconds_per_unit(state), "cost of all runs"
+    value = f"{_units(units)} unit{'' if units == 1 else 's'}"
+    if rate is None:
+        return KeyFigure("cost", name, value, "no evaluation recorded its time")
+    time = f"{duration(seconds_spent(state))} of work, {duration(rate)} per unit"
+    return KeyFigure("cost", name, value, time)
+
+
+def _units(cost: Fraction) -> str:
+    return f"{as_number(cost):,.10g}"
