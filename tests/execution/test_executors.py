@@ -339,22 +339,15 @@ def test_work_ahead_in_processes_and_on_the_command_line(tmp_path: Path) -> None
 # Forecasts
 
 
+QUICK = [(3, 27, 1), (3, 27, 100), (2, 32, 3), (3, 81, 8)]
+
+
 @pytest.mark.parametrize(
     ("eta", "max_budget", "workers"),
     [
-        (3, 27, 1),
-        (3, 27, 100),
-        (2, 32, 3),
-        (3, 81, 8),
-        *(
-            pytest.param(*schedule, workers, marks=pytest.mark.heavy)
-            for schedule, others in (
-                ((3, 27), (3, 8)),
-                ((2, 32), (1, 8, 100)),
-                ((3, 81), (1, 3, 100)),
-            )
-            for workers in others
-        ),
+        pytest.param(*each, marks=() if each in QUICK else pytest.mark.heavy)
+        for eta, max_budget in [(3, 27), (3, 81), (2, 32)]
+        for each in ((eta, max_budget, workers) for workers in (1, 3, 8, 100))
     ],
 )
 def test_a_forecast_is_what_a_plain_simulation_finds(
