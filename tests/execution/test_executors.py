@@ -339,8 +339,17 @@ def test_work_ahead_in_processes_and_on_the_command_line(tmp_path: Path) -> None
 # Forecasts
 
 
-@pytest.mark.parametrize("workers", [1, 3, 8, 100])
-@pytest.mark.parametrize(("eta", "max_budget"), [(3, 27), (3, 81), (2, 32)])
+QUICK = [(3, 27, 1), (3, 27, 100), (2, 32, 3), (3, 81, 8)]
+
+
+@pytest.mark.parametrize(
+    ("eta", "max_budget", "workers"),
+    [
+        pytest.param(*each, marks=() if each in QUICK else pytest.mark.heavy)
+        for eta, max_budget in [(3, 27), (3, 81), (2, 32)]
+        for each in ((eta, max_budget, workers) for workers in (1, 3, 8, 100))
+    ],
+)
 def test_a_forecast_is_what_a_plain_simulation_finds(
     eta: int, max_budget: int, workers: int
 ) -> None:

@@ -57,7 +57,8 @@ def rounds(
     ("name", "kills"),
     [
         ("plain-in-process", 10),
-        ("plain", 20),
+        ("plain", 5),
+        pytest.param("plain", 20, marks=pytest.mark.heavy),
         *(pytest.param(name, 8, marks=pytest.mark.heavy) for name in MODES),
     ],
 )

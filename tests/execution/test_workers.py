@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import ctypes
 import errno
 import math
@@ -17,7 +18,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict, UserDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,21 @@ from deepband.execution.executors import processes
 from deepband.execution.executors.worker_process import WorkerProcess
 from deepband.execution.outbox import Outbox
 
+heavy = pytest.mark.heavy
 SPACE = {"x": (0.0, 1.0)}
 
 
 def open_study(path: Path | None = None, **settings: Any) -> Study:
     return deepband.open_study(path, **{"space": SPACE, "max_budget": 9, **settings})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _by_value() -> Iterator[None]:
+    """Send functions of this module to workers as scripts do. Otherwise every worker would import
+    it, and pytest with it."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.fixture
@@ -61,8 +72,17 @@ def undisturbed() -> list[str]:
     return canonical(study)
 
 
-@pytest.mark.parametrize("workers", [2, 3, 7])
-@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize(
+    ("workers", "stored"),
+    [
+        (2, False),
+        (3, True),
+        pytest.param(2, True, marks=heavy),
+        pytest.param(3, False, marks=heavy),
+        pytest.param(7, True, marks=heavy),
+        pytest.param(7, False, marks=heavy),
+    ],
+)
 def test_the_same_study_for_any_number_of_workers(path: Path, workers: int, stored: bool) -> None:
     def slowly(config: dict[str, Any], budget: float, context: Context) -> float:
         import random
@@ -465,7 +485,7 @@ def test_output_that_cannot_be_kept_is_lost_and_nothing_else(path: Path) -> None
 # A worker that an evaluation left broken
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=heavy), 2, pytest.param(5, marks=heavy)])
 def test_a_failed_evaluation_harms_no_other(path: Path, workers: int) -> None:
     """Like an assertion on a GPU, a failure breaks everything that follows in its process."""
 
@@ -561,7 +581,7 @@ def spawn():
 if __name__ == "__main__":
     codes = []
     multiprocessing.set_forkserver_preload(["json"])
-    threads = [threading.Thread(target=spawn) for _ in range(8)]
+    threads = [threading.Thread(target=spawn) for _ in range(int(sys.argv[1]))]
     for thread in threads:
         thread.start()
         study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=3)
@@ -572,14 +592,15 @@ if __name__ == "__main__":
 """
 
 
-def test_starting_workers_disturbs_no_other_start_of_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("starts", [3, pytest.param(8, marks=heavy)])
+def test_starting_workers_disturbs_no_other_start_of_processes(tmp_path: Path, starts: int) -> None:
     script = tmp_path / "script.py"
     script.write_text(BESIDE_SPAWN)
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False
+        [sys.executable, str(script), str(starts)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{[0] * 8} ['json']\n", done.stderr
+    assert done.stdout == f"{[0] * starts} ['json']\n", done.stderr
 
 
 # Faults of the machine
@@ -602,8 +623,15 @@ def leaks() -> None:
         os.open(os.devnull, os.O_RDONLY)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("fault", [full, full_within])
+@pytest.mark.parametrize(
+    ("fault", "workers"),
+    [
+        (full, 1),
+        (full_within, 2),
+        pytest.param(full, 2, marks=heavy),
+        pytest.param(full_within, 1, marks=heavy),
+    ],
+)
 def test_a_fault_of_the_machine_is_tried_again(
     path: Path, fault: Callable[[], None], workers: int
 ) -> None:
@@ -620,8 +648,19 @@ def test_a_leak_of_files_ends_with_its_worker(path: Path) -> None:
         assert canonical(study) == undisturbed()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EIO])
+@pytest.mark.parametrize(
+    ("number", "workers"),
+    [
+        (errno.ENOSPC, 2),
+        (errno.EDQUOT, 1),
+        (errno.EMFILE, 2),
+        (errno.EIO, 1),
+        pytest.param(errno.ENOSPC, 1, marks=heavy),
+        pytest.param(errno.EDQUOT, 2, marks=heavy),
+        pytest.param(errno.EMFILE, 1, marks=heavy),
+        pytest.param(errno.EIO, 2, marks=heavy),
+    ],
+)
 def test_a_fault_of_the_machine_that_stays_stops_the_run_and_is_no_verdict(
     path: Path, number: int, workers: int
 ) -> None:
@@ -670,8 +709,15 @@ def test_a_result_whose_reading_exits_is_a_failure(path: Path, workers: int) -> 
 LISTS: dict[str, Any] = {"layers": [[64, 32], [128], [16, 16, 16]], "x": (0.0, 1.0)}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize(
+    ("workers", "stored"),
+    [
+        (1, True),
+        (2, False),
+        pytest.param(1, False, marks=heavy),
+        pytest.param(2, True, marks=heavy),
+    ],
+)
 def test_an_objective_may_change_the_lists_of_its_config(
     path: Path, workers: int, stored: bool
 ) -> None:
@@ -713,7 +759,7 @@ class Scale:
         return self.factor * x
 
 
-OBJECTS = {"f": [double, math.sqrt, lambda x: x / 3, Scale(5)], "x": (0.0, 1.0)}
+OBJECTS = {"f": [double, copy.copy, math.sqrt, lambda x: x / 3, Scale(5)], "x": (0.0, 1.0)}
 POOLS: dict[str, Callable[[], Any]] = {
     "workers": lambda: None,
     "threads": lambda: ThreadPoolExecutor(2),
@@ -821,6 +867,7 @@ class SlowToLoad:
         return float(config["x"]) / budget
 
 
+@heavy  # it waits
 def test_a_spare_worker_is_used_when_it_has_loaded_the_objective(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import sqlite3
@@ -37,6 +38,7 @@ from driving import Objective, finish, noisy, open_study
 from leftovers import collect_silently
 from spaces import conditional_space
 
+heavy = pytest.mark.heavy
 SPACE = {"x": (0.0, 1.0), "n": (1, 8), "kind": ["a", 1, None]}
 MINE = {"x": 0.5, "n": 3, "kind": "a"}
 
@@ -221,17 +223,24 @@ def test_how_parameters_are_shown() -> None:
     assert odd[0] == odd[1]
 
 
-@pytest.mark.parametrize("failures", [0.0, 0.4])
-@pytest.mark.parametrize("maximize", [False, True])
+HISTORIES: list[list[StrategyName]] = [
+    [],
+    *([each] for each in STRATEGIES),
+    STRATEGIES,
+    ["frugal"],
+    ["frugal", "preserving"],
+    ["preserving", "frugal", "efficient"],
+]
+DIRECTIONS = list(itertools.product([False, True], [0.0, 0.4]))
+
+
 @pytest.mark.parametrize(
-    "strategies",
+    ("strategies", "maximize", "failures"),
     [
-        [],
-        *([each] for each in STRATEGIES),
-        STRATEGIES,
-        ["frugal"],
-        ["frugal", "preserving"],
-        ["preserving", "frugal", "efficient"],
+        # Each history is not heavy with one of the others, which take turns.
+        pytest.param(history, *other, marks=() if turn % len(DIRECTIONS) == number else heavy)
+        for turn, history in enumerate(HISTORIES)
+        for number, other in enumerate(DIRECTIONS)
     ],
 )
 def test_an_exported_study_is_restored(
@@ -309,7 +318,7 @@ def test_a_study_that_was_extended_in_every_direction_is_restored() -> None:
     assert back.study.runs == study.runs
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=heavy) for n in range(2, 6))])
 def test_a_study_that_was_extended_unfinished_is_restored(seed: int) -> None:
     draw, study = random.Random(seed), open_study(space=SPACE, max_budget=9, brackets=2)
     running: list[deepband.Job] = []
@@ -349,7 +358,7 @@ def evaluated(study: Study) -> Counter[str]:
     return Counter(map(repr, told))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=heavy) for n in range(2, 8))])
 def test_a_study_in_the_middle_of_everything_keeps_every_evaluation(seed: int) -> None:
     draw = random.Random(seed)
     study = open_study(space=SPACE, max_budget=3)
@@ -664,7 +673,7 @@ def test_without_optuna_the_extra_is_named() -> None:
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.filterwarnings("ignore:Attempting to set identical")  # a constant's axis
-@pytest.mark.parametrize("failures", [0.0, 0.3])
+@pytest.mark.parametrize("failures", [pytest.param(0.0, marks=heavy), 0.3])
 def test_optuna_s_plots_show_it(failures: float) -> None:
     plots = optuna.visualization.matplotlib
     study = deepened(["preserving"], failures, space=conditional_space())

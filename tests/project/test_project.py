@@ -254,6 +254,12 @@ def first_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Firs
 
 
 @pytest.mark.parametrize("path", pages_with_code(), ids=lambda path: path.name)
+def test_the_code_in_the_texts_runs(path: Path, first_run: Callable[[Path], FirstRun]) -> None:
+    assert first_run(path).folder.exists()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("path", pages_with_code(), ids=lambda path: path.name)
 def test_the_code_in_the_texts_runs_twice(
     path: Path, first_run: Callable[[Path], FirstRun]
 ) -> None:

@@ -76,9 +76,19 @@ def test_a_slice_of_the_study_is_as_stored() -> None:
         assert (ours.accuracy_top, ours.accuracy_any) == pytest.approx((top, best), abs=1e-5)
 
 
-@pytest.mark.parametrize("brackets", [None, 1])
-@pytest.mark.parametrize("eta", [2, 3])
-@pytest.mark.parametrize("name", ["lcbench", "rbv2_ranger"])
+@pytest.mark.parametrize(
+    ("name", "eta", "brackets"),
+    [
+        ("lcbench", 2, None),
+        ("lcbench", 3, 1),
+        ("rbv2_ranger", 2, 1),
+        ("rbv2_ranger", 3, None),
+        pytest.param("lcbench", 2, 1, marks=pytest.mark.heavy),
+        pytest.param("lcbench", 3, None, marks=pytest.mark.heavy),
+        pytest.param("rbv2_ranger", 2, None, marks=pytest.mark.heavy),
+        pytest.param("rbv2_ranger", 3, 1, marks=pytest.mark.heavy),
+    ],
+)
 def test_every_method_does_what_its_definition_says(
     name: str, eta: int, brackets: int | None
 ) -> None:
@@ -302,6 +312,7 @@ def command(out: Path, *more: str) -> list[str]:
     return [*given, "--scenario", "nb301", "--seeds", "1", *more]
 
 
+@pytest.mark.heavy
 def test_killed_and_run_again_the_results_are_the_same(tmp_path: Path) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     assert CliRunner().invoke(main, command(undisturbed, "--workers", "1")).exit_code == 0
@@ -334,7 +345,7 @@ def is_alive(session: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.heavy)])
 def test_interrupted_it_stops_and_says_how_to_go_on(times: int, tmp_path: Path) -> None:
     arguments = ["-m", "deepband", *command(tmp_path / "out", "--seeds", "30")]
     with (tmp_path / "errors").open("w") as errors:

@@ -108,12 +108,18 @@ def values_of(folder: str, fields: Mapping[str, Any]) -> Case:
     return Case((folder,), "wrong_types", make)
 
 
-CASES = [
-    *(Case(tuple(paths), kind, make) for paths in FILE_PATHS for kind, make in ANY_FILE.items()),
-    *(Case((path,), kind, make) for path in FOLDER_PATHS for kind, make in ANY_FOLDER.items()),
-    values_of("jobs", NOTE),
-    values_of("outbox", RESULT),
-]
+def cases() -> Iterator[Any]:
+    """Every kind of thing at every path. A third of them is not heavy: among these are several
+    kinds for each path, and several paths for each kind."""
+    places: list[tuple[list[str], Mapping[str, Maker]]]
+    places = [(paths, ANY_FILE) for paths in FILE_PATHS]
+    places += [([path], ANY_FOLDER) for path in FOLDER_PATHS]
+    for row, (paths, kinds) in enumerate(places):
+        for column, (kind, make) in enumerate(kinds.items()):
+            marks = () if (row + column) % 3 == 0 else pytest.mark.heavy
+            yield pytest.param(Case(tuple(paths), kind, make), marks=marks)
+    yield values_of("jobs", NOTE)
+    yield values_of("outbox", RESULT)
 
 
 def place_of(study: Path, path: str) -> Path:
@@ -238,7 +244,7 @@ def study(whole: Path, place: Path) -> Iterator[Path]:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.paths[0]}-{case.kind}")
+@pytest.mark.parametrize("case", list(cases()), ids=lambda case: f"{case.paths[0]}-{case.kind}")
 def test_a_folder_with_anything_in_it_is_safe_to_use(
     case: Case, study: Path, tmp_path: Path, commands: Commands, server: Server
 ) -> None:
@@ -426,7 +432,11 @@ def test_who_holds_a_study_is_told_whatever_the_file_says(
 
 @pytest.mark.parametrize(
     ("path", "kind"),
-    [("checkpoints", "link_to_folder"), ("checkpoints/ID/0/0/0.json", "fifo"), ("jobs", "fifo")],
+    [
+        ("checkpoints", "link_to_folder"),
+        pytest.param("checkpoints/ID/0/0/0.json", "fifo", marks=pytest.mark.heavy),
+        pytest.param("jobs", "fifo", marks=pytest.mark.heavy),
+    ],
 )
 def test_a_report_reads_nothing_but_the_study(
     path: str, kind: str, study: Path, tmp_path: Path, commands: Commands

@@ -94,17 +94,25 @@ def train(config, budget, context):
 """
 
 
-@pytest.mark.parametrize("how", [[], ["--workers", "2"]], ids=str)
+LOST = [
+    ["a.study.files/jobs"],
+    ["a.study.files/outbox"],
+    ["a.study.files/output"],
+    ["a.study.files"],
+    ["a.study.files/checkpoints"],
+    ["."],
+    [".", "a.study.files", "a.study.files/jobs", "a.study.files/outbox"],
+]
+HOW = [["--workers", "2"], []]
+
+
 @pytest.mark.parametrize(
-    "names",
+    ("names", "how"),
     [
-        ["a.study.files/jobs"],
-        ["a.study.files/outbox"],
-        ["a.study.files/output"],
-        ["a.study.files"],
-        ["a.study.files/checkpoints"],
-        ["."],
-        [".", "a.study.files", "a.study.files/jobs", "a.study.files/outbox"],
+        # With and without workers in turn; the other one is heavy.
+        pytest.param(names, how, marks=() if number % 2 == other else pytest.mark.heavy)
+        for number, names in enumerate(LOST)
+        for other, how in enumerate(HOW)
     ],
     ids=str,
 )

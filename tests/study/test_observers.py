@@ -319,6 +319,10 @@ def test_failures_that_are_taken_back_are_told() -> None:
 
 @pytest.mark.parametrize("ahead", [False, True])
 def test_an_observer_of_workers(ahead: bool, tmp_path: Path) -> None:
+    def train(config: dict[str, Any], budget: float) -> float:
+        """One of its own: workers do not have to import this module to load it."""
+        return float(config["x"]) / budget
+
     notes, late = Notes(), Notes()
     with deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3) as study:
         study.observe(notes)

@@ -26,7 +26,7 @@ from deepband.core.facts import Confirmed
 from deepband.errors import FactError, TornError
 from deepband.execution.progress import RunningEvaluation
 from deepband.integrations.sklearn.cv_results import NoSuchRowError, NotAnIndexError
-from driving import finish, noisy, open_study
+from driving import fail, finish, noisy, open_study
 
 PATH = Path("mlp.study")
 
@@ -106,10 +106,6 @@ def check_same_error(found: BaseException, error: Exception) -> None:
     assert vars(found) == vars(error)
     assert repr(found) == repr(error)
     assert type(error).__name__ in repr(found)
-
-
-def fail(error: Exception) -> None:
-    raise error
 
 
 def test_errors_come_out_of_a_process_pool() -> None:

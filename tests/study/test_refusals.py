@@ -132,13 +132,27 @@ def study(request: pytest.FixtureRequest, tmp_path: Path) -> Study:
 
 
 @pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize(
+    "study", ["memory", pytest.param("file", marks=pytest.mark.heavy)], indirect=True
+)
 def test_what_is_refused_leaves_no_trace(study: Study, name: str) -> None:
+    check_refused(study, name)
+
+
+@pytest.mark.parametrize("study", ["file"], indirect=True)
+def test_what_is_refused_leaves_no_trace_in_a_file(study: Study) -> None:
+    """One refusal after another: each for itself, and its end, is tested above."""
+    check_refused(study, *WRONG)
+
+
+def check_refused(study: Study, *names: str) -> None:
     jobs = study.ask_all()
     study.tell(jobs[0], np.float32(0.25))
     before = snapshot(study)
-    with pytest.raises(DeepbandError):
-        WRONG[name](study, jobs)
-    assert snapshot(study) == before
+    for name in names:
+        with pytest.raises(DeepbandError):
+            WRONG[name](study, jobs)
+        assert snapshot(study) == before, name
     study.tell_all([(job, 0.5) for job in jobs[1:]])  # it goes on as if nothing had been
     study.optimize(good)
     assert study.done

@@ -26,6 +26,10 @@ def key(job: Job) -> JobKey:
     return job.bracket, job.index, job.rung
 
 
+def fail(error: Exception) -> None:
+    raise error
+
+
 def noisy(seed: int, failures: float = 0.0, ties: bool = False) -> Objective:
     """Losses that depend on (bracket, index, rung) only, and so not on the order of jobs."""
 

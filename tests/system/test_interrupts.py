@@ -116,8 +116,15 @@ def no_jobs_left(folder: Path) -> bool:
     return True
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "workers"),
+    [
+        (signal.SIGINT, 2),
+        (signal.SIGTERM, 1),
+        pytest.param(signal.SIGINT, 1, marks=pytest.mark.heavy),
+        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.heavy),
+    ],
+)
 def test_once_lets_running_jobs_end_and_records_them(
     folder: Path, workers: int, number: signal.Signals
 ) -> None:
