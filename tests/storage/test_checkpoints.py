@@ -16,7 +16,15 @@ from typing import Any
 import pytest
 
 import deepband
-from deepband import Context, Evaluation, InputError, Job, StorageError, Study
+from deepband import (
+    Context,
+    Evaluation,
+    FailedEvaluationsWarning,
+    InputError,
+    Job,
+    StorageError,
+    Study,
+)
 from deepband.analysis import export
 from deepband.core.facts import Outcome
 from deepband.core.records import Attempt
@@ -199,7 +207,8 @@ def test_a_failed_evaluation_leaves_no_checkpoint(path: Path) -> None:
         return loss
 
     with open_study(path) as study:
-        study.optimize(objective)
+        with pytest.warns(FailedEvaluationsWarning, match="evaluations failed"):
+            study.optimize(objective)
         failed = {(e.bracket, e.index, e.rung) for e in study.evaluations if e.loss is None}
         assert failed
         assert not failed & folders(study)
