@@ -9,7 +9,6 @@ the epochs that are missing, before deepening and after it.
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -49,15 +48,14 @@ def train(config: dict[str, Any], budget: int, context: deepband.Context) -> dic
     """Train up to `budget` epochs. The order of an epoch follows from the model's first seed and
     the epoch's number, so that training in pieces is the same as training at once."""
     inputs, choose, labels, choose_labels = data()
-    if context.previous is None:
-        model = new_model(config, context.seed)
-    else:
-        model = pickle.loads((context.previous / "model.pickle").read_bytes())
-    for epoch in range(int(context.previous_budget), budget):
+    model = new_model(config, context.seed)
+    state = context.restore(model=model, step=0, unpickle=True)  # a pickle, but one of our own
+    model = state["model"]
+    for epoch in range(state["step"], budget):
         order = np.random.default_rng((model.random_state, epoch)).permutation(len(inputs))
         model.partial_fit(inputs[order], labels[order], classes=range(10))
         context.report(epoch + 1, model.loss_)
-    (context.path / "model.pickle").write_bytes(pickle.dumps(model))
+    context.save(model=model, step=budget)
     return {
         "loss": log_loss(choose_labels, model.predict_proba(choose)),
         "accuracy": model.score(choose, choose_labels),

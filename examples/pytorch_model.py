@@ -69,18 +69,12 @@ def train(config: dict[str, Any], budget: int, context: deepband.Context) -> dic
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
-    seed = context.seed
-    if context.previous:
-        state = torch.load(context.previous / "state.pt", weights_only=True)
-        seed = state.pop("seed")  # that of the first rung
-        for name, part in parts.items():
-            part.load_state_dict(state[name])
-    for epoch in range(int(context.previous_budget), budget):
-        torch.manual_seed(seed + epoch)  # order and dropout, whatever was drawn before
+    state = context.restore(**parts, seed=context.seed, step=0)
+    for epoch in range(state["step"], budget):
+        torch.manual_seed(state["seed"] + epoch)  # order and dropout, whatever was drawn before
         train_epoch(digits, **parts)
         context.report(epoch + 1, evaluate(model, *choose)["loss"])
-    state = {name: part.state_dict() for name, part in parts.items()}
-    torch.save(state | {"seed": seed}, context.path / "state.pt")
+        context.save(**parts, seed=state["seed"], step=epoch + 1)  # the seed of the first rung
     return evaluate(model, *choose)
 
 
@@ -125,6 +119,9 @@ def tell_what_was_found(study: deepband.Study) -> None:
     best = study.best
     accuracy = best.metrics["accuracy"]
     print(f"best after {best.budget} epochs: loss {best.loss:.4f}, accuracy {accuracy:.3f}")
+    model = new_model(best.config)
+    deepband.load_checkpoint(best.checkpoint, model=model)
+    print(f"its model, loaded again: accuracy {evaluate(model, *data()[1])['accuracy']:.3f}")
     print(best.config)
 
 

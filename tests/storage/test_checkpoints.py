@@ -16,7 +16,15 @@ from typing import Any
 import pytest
 
 import deepband
-from deepband import Context, Evaluation, InputError, Job, StorageError, Study
+from deepband import (
+    Context,
+    Evaluation,
+    FailedEvaluationsWarning,
+    InputError,
+    Job,
+    StorageError,
+    Study,
+)
 from deepband.analysis import export
 from deepband.core.facts import Outcome
 from deepband.core.records import Attempt
@@ -199,7 +207,8 @@ def test_a_failed_evaluation_leaves_no_checkpoint(path: Path) -> None:
         return loss
 
     with open_study(path) as study:
-        study.optimize(objective)
+        with pytest.warns(FailedEvaluationsWarning, match="evaluations failed"):
+            study.optimize(objective)
         failed = {(e.bracket, e.index, e.rung) for e in study.evaluations if e.loss is None}
         assert failed
         assert not failed & folders(study)
@@ -618,3 +627,65 @@ def test_a_saved_study_takes_nothing_along_from_behind_links(path: Path) -> None
         copied = study.session.checkpoints.folder
         assert set(folders(study)) == newest(study)
         assert (copied / "7").is_symlink()
+
+
+def content(folder: Path) -> dict[Path, bytes | None]:
+    return {
+        each.relative_to(folder): each.read_bytes() if each.is_file() else None
+        for each in folder.rglob("*")
+    }
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("keep", ["newest", "top:1", "all"])
+def test_a_copy_continues_from_the_checkpoints_of_the_original(
+    path: Path, stored: bool, keep: str
+) -> None:
+    with open_study(path if stored else None, keep=keep) as study:
+        study.optimize(train)
+        before = content(study.session.checkpoints.folder)
+        copy = study.copy()
+        assert copy.best.checkpoint == study.best.checkpoint
+        assert copy.quote().retraining == study.quote().retraining
+        for what_if in (copy, copy.copy(), study.copy().copy()):
+            what_if.deepen("efficient")
+            what_if.optimize(train)
+            if keep != "top:1":
+                assert what_if.runs[1].trained == what_if.runs[1].cost_resumed
+            assert what_if.best.checkpoint is not None
+            what_if.close()
+            assert content(study.session.checkpoints.folder) == before
+        study.deepen("efficient")
+        study.optimize(train)
+        assert [each._replace(seconds=0) for each in study.evaluations] == [
+            each._replace(seconds=0) for each in what_if.evaluations
+        ]
+
+
+def test_a_copy_reads_nothing_that_the_original_saves_later(path: Path) -> None:
+    with open_study(path) as study:
+        study.optimize(train, max_cost=20)
+        copy = study.copy()
+        while job := copy.ask():
+            copy.tell(job, job.config["x"])
+        study.optimize(train)
+        known = set(copy.session.inheritance.keys) if copy.session.inheritance else set()
+        later = {key_of(each): each.checkpoint for each in copy.evaluations}
+        theirs = {key_of(each) for each in study.evaluations if each.checkpoint}
+        mine = {key for key, folder in later.items() if folder}
+        assert mine < theirs <= known
+        copy.deepen("efficient")
+        copy.optimize(train)
+        assert copy.runs[1].trained > copy.runs[1].cost_resumed
+
+
+def test_a_copy_of_a_study_that_is_gone_trains_again(path: Path) -> None:
+    with open_study() as study:
+        study.optimize(train)
+        copy = study.copy()
+        assert copy.quote().retraining == 0
+    assert copy.best.checkpoint is None
+    assert "because checkpoints are missing" in str(copy.quote())
+    copy.deepen("efficient")
+    copy.optimize(train)
+    assert copy.runs[1].trained > copy.runs[1].cost_resumed

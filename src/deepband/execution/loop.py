@@ -344,7 +344,8 @@ class Loop:
     def _context(self, job: Job) -> Context:
         assert self.checkpoints is not None
         state, key = self.session.state, job.key
-        rung = self.checkpoints.nearest(key, self.session.resumable(job))
+        nearest = self.checkpoints.nearest(key, self.session.resumable(job))
+        rung, previous = nearest or (None, None)
         try:
             path, partial = self.checkpoints.begin(key)
         except OSError as error:
@@ -354,7 +355,7 @@ class Loop:
         return Context(
             seed=self.session.seed(job),
             path=path,
-            previous=None if rung is None else self.checkpoints.path((*key[:2], rung)),
+            previous=previous,
             previous_budget=0 if rung is None else state.run.budgets[rung],
             previous_rung=rung,
             partial=partial,

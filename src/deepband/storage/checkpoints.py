@@ -24,6 +24,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from deepband.core.facts import JobKey
 from deepband.errors import StorageError
@@ -52,12 +53,35 @@ def abandon(attempt: Path) -> None:
     _remove(attempt)
 
 
-class Checkpoints:
-    """The checkpoints of one study, in one folder."""
+class Inherited(NamedTuple):
+    """The checkpoints that the copy of a study reads, and never changes."""
 
-    def __init__(self, folder: Path) -> None:
+    original: Checkpoints | Inherited
+    keys: frozenset[JobKey]
+    """The jobs that had a result when the copy was made. What the original evaluates later is not
+    part of the copy."""
+
+    @property
+    def exist(self) -> bool:
+        """Whether the original ever saved anything. Otherwise a copy inherits nothing."""
+        return True
+
+    def intact(self, key: JobKey) -> Path | None:
+        """The folder of an intact checkpoint, if there is one."""
+        return self.original.intact(key) if key in self.keys else None
+
+    def available(self) -> set[JobKey]:
+        """The jobs that have a sealed checkpoint."""
+        return self.original.available() & self.keys
+
+
+class Checkpoints:
+    """The checkpoints of one study, in one folder. A copy has some in another folder, too."""
+
+    def __init__(self, folder: Path, inherited: Inherited | None = None) -> None:
         self.folder = folder
         self.attempts = folder / "attempts"
+        self.inherited = inherited
 
     def path(self, key: JobKey) -> Path:
         bracket, index, rung = key
@@ -123,14 +147,20 @@ class Checkpoints:
             return False
 
     def intact(self, key: JobKey) -> Path | None:
-        """The folder of a checkpoint, if it is intact."""
-        return self.path(key) if self.is_intact(key) else None
+        """The folder of an intact checkpoint, if there is one."""
+        if self.is_intact(key):
+            return self.path(key)
+        return self.inherited.intact(key) if self.inherited else None
 
-    def nearest(self, key: JobKey, rungs: Collection[int]) -> int | None:
-        """The highest of these rungs below the job's own that has an intact checkpoint."""
+    def nearest(self, key: JobKey, rungs: Collection[int]) -> tuple[int, Path] | None:
+        """The highest of these rungs below the job's own that has an intact checkpoint, and the
+        folder of that."""
         bracket, index, rung = key
-        lower = sorted((each for each in rungs if each < rung), reverse=True)
-        return next((each for each in lower if self.is_intact((bracket, index, each))), None)
+        for lower in sorted((each for each in rungs if each < rung), reverse=True):
+            folder = self.intact((bracket, index, lower))
+            if folder is not None:
+                return lower, folder
+        return None
 
     def kept(self) -> Iterator[JobKey]:
         """The jobs that have a sealed checkpoint."""
@@ -138,6 +168,15 @@ class Checkpoints:
             key = _folder_key(manifest.with_suffix(""))
             if key is not None and self.path(key).is_dir():
                 yield key
+
+    def available(self) -> set[JobKey]:
+        """The jobs that have a sealed checkpoint here, or in the original of a copy."""
+        return {*self.kept(), *(self.inherited.available() if self.inherited else ())}
+
+    @property
+    def exist(self) -> bool:
+        """Whether anything was ever saved, here or in the original of a copy."""
+        return self.inherited is not None or self.folder.is_dir()
 
     def found(self) -> set[JobKey]:
         """The jobs that have a checkpoint, or the rest of one whose removal was interrupted."""

@@ -49,7 +49,7 @@ from deepband.errors import (
 from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
 from deepband.storage import Storage, state_of
-from deepband.storage.checkpoints import Checkpoints
+from deepband.storage.checkpoints import Checkpoints, Inherited
 from deepband.storage.retention import Keep, retraining_cost
 from deepband.study.observers import Observer, Observers, history
 from deepband.study.thread_safety import MethodLock, synchronized
@@ -80,7 +80,14 @@ FREE = {
 class Session:
     """A study that this process has opened."""
 
-    def __init__(self, storage: Storage, state: State, source: ConfigSource, keep: Keep) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        state: State,
+        source: ConfigSource,
+        keep: Keep,
+        inherited: Inherited | None = None,
+    ) -> None:
         self.storage = storage
         self.state = state
         """Everything recorded so far. Read it; only `record` changes it."""
@@ -88,6 +95,8 @@ class Session:
         self.learns = source.sampler.learns
         """Whether the sampler uses earlier results."""
         self.keep = keep
+        self._inherited = inherited
+        """The checkpoints of the study that this one is a copy of."""
         self._closed = False
         self._observers: Observers | None = None
         self._unsaved: tuple[Fact, ...] = ()
@@ -136,13 +145,22 @@ class Session:
     @property
     def checkpoints(self) -> Checkpoints:
         """Where training state is saved."""
-        return Checkpoints(self.files / "checkpoints" / self.state.created.study)
+        folder = self.files / "checkpoints" / self.state.created.study
+        return Checkpoints(folder, self._inherited)
 
     @property
     def find_checkpoint(self) -> Callable[[JobKey], Path | None] | None:
         """The function that returns the folder of a job's checkpoint if it is intact, otherwise
         None. None in place of the function if there cannot be any checkpoints."""
-        return self.checkpoints.intact if self._saves else None
+        readable = self._readable
+        return readable.intact if readable else None
+
+    @property
+    def inheritance(self) -> Inherited | None:
+        """The checkpoints that a copy of this study can read."""
+        readable, results = self._readable, self.state.all_results()
+        keys = ((each.bracket, each.index, each.rung) for each in results if each.loss is not None)
+        return Inherited(readable, frozenset(keys)) if readable and readable.exist else None
 
     @property
     def done(self) -> bool:
@@ -217,9 +235,10 @@ class Session:
     def retraining_cost(self, strategy: StrategyName, schedule: Schedule | None = None) -> Fraction:
         """The most that the next deepening, or a run with this schedule, may train again because
         checkpoints are missing. Zero if the objective never saved any."""
-        if not self._saves or not self.checkpoints.folder.is_dir():
+        readable = self._readable
+        if readable is None or not readable.exist:
             return Fraction(0)
-        return retraining_cost(self.state, set(self.checkpoints.kept()), strategy, schedule)
+        return retraining_cost(self.state, readable.available(), strategy, schedule)
 
     # Jobs
 
@@ -364,6 +383,11 @@ class Session:
             storage.close()
         if self._observers and unsaved:
             self._observers.tell(unsaved)
+
+    @property
+    def _readable(self) -> Checkpoints | Inherited | None:
+        """The checkpoints that can be read, if there may be any. This creates no folder."""
+        return self.checkpoints if self._saves else self._inherited
 
     @property
     def _saves(self) -> bool:

@@ -799,7 +799,9 @@ class Study:
 
     def copy(self, sampler: Sampler | None = None) -> Study:
         """An independent copy in memory, optionally with another sampler: to try what would happen.
-        Checkpoints stay with this study.
+
+        Training in the copy continues from this study's checkpoints, as long as they exist, and
+        saves its own in a temporary folder. Nothing of this study is changed or removed.
 
         >>> what_if = study.copy()
         >>> what_if.deepen("efficient")
@@ -808,7 +810,7 @@ class Study:
         storage = MemoryStorage(history(session.state))
         state = session.state.copy()
         source = session.source.copy(state, sampler)
-        return Study(Session(storage, state, source, session.keep))
+        return Study(Session(storage, state, source, session.keep, session.inheritance))
 
     def save_as(self, path: str | os.PathLike[str]) -> None:
         """Write the whole study to a new file, with its checkpoints, and continue there.
