@@ -23,6 +23,7 @@ from deepband.errors import (
     StorageError,
     UnfinishedError,
     UnknownNameError,
+    WaitingWarning,
 )
 from deepband.samplers import Sampler
 from deepband.study.observers import Observer
@@ -73,6 +74,7 @@ __all__ = [
     "UnfinishedError",
     "UnknownNameError",
     "Verdict",
+    "WaitingWarning",
     "open_study",
     "plan",
 ]

@@ -45,6 +45,7 @@ ERRORS: list[Exception] = [
     deepband.GoneError(PATH, "was moved"),
     deepband.SmallSpaceWarning("some will repeat"),
     deepband.BusyWarning("it is locked"),
+    deepband.WaitingWarning("it waits"),
     NotAnIndexError("refit returned 1.7"),
     NoSuchRowError("refit returned -1"),
     deepband.ObserverWarning("it failed"),
