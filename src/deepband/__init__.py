@@ -25,6 +25,7 @@ from deepband.errors import (
     UnfinishedError,
     UnknownNameError,
     UnseededWarning,
+    WaitingWarning,
 )
 from deepband.samplers import Sampler
 from deepband.study.observers import Observer
@@ -87,6 +88,7 @@ __all__ = [
     "UnknownNameError",
     "UnseededWarning",
     "Verdict",
+    "WaitingWarning",
     "load_checkpoint",
     "open_study",
     "plan",

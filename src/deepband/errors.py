@@ -49,6 +49,7 @@ __all__ = [
     "UnfinishedError",
     "UnknownNameError",
     "UnseededWarning",
+    "WaitingWarning",
 ]
 
 
@@ -279,11 +280,16 @@ class BusyWarning(UserWarning):
     """Another program has locked the study file. deepband waits until the lock is released."""
 
 
-def show_warning(text: str, kind: type[Warning]) -> None:
+class WaitingWarning(UserWarning):
+    """An added config or result waits for the next extension: the current run has no slot for it,
+    or is done."""
+
+
+def show_warning(text: str, kind: type[Warning], stacklevel: int = 3) -> None:
     """Show a warning, even where warnings are turned into errors: it must not end a run."""
     try:
-        warnings.warn(text, kind, stacklevel=3)
+        warnings.warn(text, kind, stacklevel=stacklevel)
     except kind:
         with warnings.catch_warnings():
             warnings.simplefilter("always", kind)
-            warnings.warn(text, kind, stacklevel=3)
+            warnings.warn(text, kind, stacklevel=stacklevel)

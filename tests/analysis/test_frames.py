@@ -18,6 +18,7 @@ import hostile
 from deepband import Evaluation, Job, Study
 from deepband.analysis import export
 from deepband.analysis.frames import LARGEST_EXACT, LARGEST_WHOLE, column
+from deepband.system.installation import install_command
 from driving import finish, noisy, open_study
 
 SPACE = {"lr": (1e-4, 1e-1, "log"), "layers": (1, 8), "kind": ["a", "b"], "on": [True, False]}
@@ -198,4 +199,4 @@ def test_without_the_libraries_the_extra_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for extra in ("pandas", "polars"):
-        assert f"pip install 'deepband[{extra}]'" in done.stdout
+        assert install_command(extra) in done.stdout

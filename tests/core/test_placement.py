@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from deepband.core.strategies import StrategyName
 from deepband.storage import state_of
 from deepband.storage.sqlite import SqliteStorage
 from driving import finish, noisy, open_study
+
+pytestmark = pytest.mark.filterwarnings("ignore::deepband.WaitingWarning")
 
 SPACE = {"x": (0.0, 1.0), "n": (1, 8), "kind": ["a", 1, None]}
 MINE = {"x": 0.5, "n": 3, "kind": "a"}
@@ -313,3 +316,52 @@ def test_what_the_results_of_a_generator_raise_is_the_users_own() -> None:
 def test_a_budget_of_an_imported_result_is_a_number(budget: Any) -> None:
     with pytest.raises(InputError, match="budget is"):
         open_study().add_evaluation({"x": 0.5}, budget, 1.0)
+
+
+def test_what_is_added_to_a_run_with_free_slots_does_not_wait() -> None:
+    study = open_study(space=SPACE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", deepband.WaitingWarning)
+        study.enqueue(MINE)
+        study.add_evaluation(MINE, 3, 0.5)
+
+
+@pytest.mark.parametrize("extend", [lambda study: study.deepen(), lambda study: study.widen()])
+def test_what_is_added_to_a_run_that_is_done_waits_for_the_next_extension(extend: Any) -> None:
+    study = open_study(space=SPACE)
+    finish(study, noisy(1))
+    best = study.best
+    with pytest.warns(deepband.WaitingWarning, match="in bracket 0: the config waits") as shown:
+        place = study.enqueue(MINE)
+    assert shown[0].filename == __file__
+    assert "study.deepen() or study.widen()" in str(shown[0].message)
+    with pytest.warns(deepband.WaitingWarning, match="in bracket 1: the result is rec") as shown:
+        key = study.add_evaluation({**MINE, "x": 0.25}, 3, -9.0)
+    assert shown[0].filename == __file__
+    assert study.ask() is None
+    assert study.best == best
+    extend(study)
+    assert study.best.loss == -9.0
+    jobs = finish(study, noisy(1))
+    assert any((job.bracket, job.index) == place and job.config == MINE for job in jobs)
+    assert key not in {job.key for job in jobs}
+
+
+def test_a_result_for_a_config_of_a_run_that_is_done_waits_as_well() -> None:
+    study = open_study(space=SPACE)
+    study.add_evaluation(MINE, 1, 9.0)
+    finish(study, noisy(1))
+    with pytest.warns(deepband.WaitingWarning, match="the current run is done: the result"):
+        assert study.add_evaluation(MINE, 3, -9.0) == (0, 0, 1)
+    study.deepen("discarding")
+    assert study.explain(0, 0)[0].promoted is False
+    finish(study, noisy(1))
+
+
+def test_a_warning_that_is_an_error_loses_nothing() -> None:
+    study = open_study(space=SPACE)
+    finish(study, noisy(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", deepband.WaitingWarning)
+        assert study.enqueue(MINE) == (0, 9)
+    assert study.session.state.config(0, 9) == MINE

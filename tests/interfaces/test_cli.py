@@ -470,6 +470,76 @@ def test_a_name_without_room_for_the_files_beside_it_is_refused(folder: Path) ->
     assert deepband.open_study(longest).done
 
 
+@pytest.mark.parametrize("place", ["train.py", "code/train.py", "../train.py"])
+def test_the_stored_objective_is_found_from_any_folder(
+    folder: Path, place: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whether the study is beside its objective, above it or below it."""
+    elsewhere, home = tmp_path_factory.mktemp("elsewhere"), folder / "home"
+    (home / "code").mkdir(parents=True)
+    (home / place).write_text(TRAIN)
+    given = ("--max-budget", 9, "--max-cost", 1)
+    call(home / "code", "run", "../a.study", f"{home / place}:objective", *given)
+    assert f"a.study, {place}:objective\n" in call(home, "status", "a.study")
+    for here, shown in ((home, place), (home / "code", home / place), (elsewhere, home / place)):
+        where = os.path.normpath(here / shown)
+        where = os.path.relpath(where, here) if Path(where).is_relative_to(here) else where
+        out = call(here, "run", home / "a.study", "--max-cost", 1)
+        assert out.startswith(f"objective {where}:objective\n")
+    shutil.move(home, elsewhere / "moved")
+    shutil.copy(folder / "train.py", elsewhere)
+    assert "run 0, max_budget 9: done" in call(folder, "run", elsewhere / "moved" / "a.study")
+
+
+def test_an_objective_that_was_stored_relative_to_the_current_folder_is_found(
+    folder: Path,
+) -> None:
+    (folder / "sub").mkdir()
+    (folder / "old.py").write_text("def objective(config, budget):\n    return config['x']\n")
+    place = folder / "sub" / "a.study"
+    with deepband.open_study(place, space={"x": (0.0, 1.0)}, max_budget=9) as study:
+        study.session.name_objective("old.py:objective")
+    call(folder, "run", "sub/a.study", "--max-cost", 1)
+    assert "a.study, ../old.py:objective\n" in call(folder, "status", "sub/a.study")
+
+
+def test_a_stored_objective_that_is_gone_gives_the_command_to_type(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    study = folder / "a b.study"
+    call(folder, "run", study, "train.py:objective", "--max-budget", 9, "--max-cost", 1)
+    (folder / "train.py").rename(folder / "sub" / "train.py")
+    message = call(folder, "run", study, code=2)
+    assert f"there is no {folder / 'train.py'}. Say where it is now" in message
+    command = f"deepband run '{study}' path/to/train.py:objective"
+    assert message.endswith(f"{command}\n")
+    *_, target = command.replace("path/to", "sub").split()
+    out = call(folder, "run", study, target)
+    assert out.startswith("objective sub/train.py:objective (was train.py:objective)\n")
+
+
+def test_a_stored_module_is_found_beside_the_study(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    study = folder / "a.study"
+    (folder / "models").mkdir()
+    (folder / "train.py").rename(folder / "models" / "nets.py")
+    call(folder, "run", study, "models.nets:objective", "--max-budget", 9, "--max-cost", 1)
+    assert "done" in call(elsewhere, "run", study)
+    (folder / "models").rename(folder / "networks")
+    message = call(elsewhere, "run", study, code=2)
+    assert f"no module models. Say where it is now: deepband run {study} PACKAGE" in message
+
+
+def test_a_locked_study_is_reported_before_the_objective_is_imported(folder: Path) -> None:
+    (folder / "slow.py").write_text("raise AssertionError('it was imported')")
+    with deepband.open_study(folder / "a.study", space={"x": [1, 2]}, max_budget=9) as study:
+        assert study.ask()
+        message = call(folder, "run", "a.study", "slow.py:objective", code=75)
+        assert f"locked by process {os.getpid()} on host" in message
+    assert "it was imported" in call(folder, "run", "a.study", "slow.py:objective", code=2)
+
+
 DEVICES = """
 import os
 space = {"x": (0.0, 1.0)}

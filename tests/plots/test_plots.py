@@ -22,6 +22,7 @@ from deepband.analysis import chart_data
 from deepband.analysis.cells import occupied_cells
 from deepband.interfaces.cli import main
 from deepband.plots import KINDS
+from deepband.system.installation import install_command
 from driving import extended, finish, noisy, open_study
 
 SPACE = {"lr": (1e-4, 1e-1, "log"), "layers": (1, 8), "kind": ["a", "b"]}
@@ -228,7 +229,7 @@ def test_without_matplotlib_the_extra_is_named() -> None:
         "    except deepband.DeepbandError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.count("pip install 'deepband[plots]'") == 2
+    assert done.stdout.count(install_command("plots")) == 2
 
 
 def test_plots_of_a_study_that_was_extended_in_every_direction() -> None:

@@ -31,6 +31,7 @@ from deepband.core.facts import (
 from deepband.core.state import State
 from deepband.core.strategies import StrategyName
 from deepband.study.observers import history
+from deepband.system.installation import install_command
 from driving import SPACE, finish, noisy, open_study
 
 
@@ -382,4 +383,4 @@ def test_without_the_trackers_the_extra_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for extra in ("mlflow", "tensorboard"):
-        assert f"pip install 'deepband[{extra}]'" in done.stdout
+        assert install_command(extra) in done.stdout

@@ -49,6 +49,7 @@ ERRORS: list[Exception] = [
     deepband.BusyWarning("it is locked"),
     deepband.FailedEvaluationsWarning("1 of 2 evaluations failed"),
     deepband.UnseededWarning("the objective takes no context"),
+    deepband.WaitingWarning("it waits"),
     NotAnIndexError("refit returned 1.7"),
     NoSuchRowError("refit returned -1"),
     deepband.ObserverWarning("it failed"),

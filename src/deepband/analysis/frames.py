@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from deepband.analysis.export import cells, text_of
 from deepband.core.state import State
 from deepband.errors import DeepbandError
+from deepband.system.installation import install_command
 
 if TYPE_CHECKING:
     import pandas
@@ -43,7 +44,7 @@ def to_pandas(state: State) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError as error:
-        raise DeepbandError("this needs pandas: pip install 'deepband[pandas]'") from error
+        raise DeepbandError(f"this needs pandas: {install_command('pandas')}") from error
     return pandas.DataFrame(
         {each.name: pandas.Series(each.values, dtype=_pandas_type(each)) for each in columns(state)}
     )
@@ -54,7 +55,7 @@ def to_polars(state: State) -> polars.DataFrame:
     try:
         import polars
     except ImportError as error:
-        raise DeepbandError("this needs Polars: pip install 'deepband[polars]'") from error
+        raise DeepbandError(f"this needs Polars: {install_command('polars')}") from error
     types = {int: polars.Int64, float: polars.Float64, bool: polars.Boolean}
     return polars.DataFrame(
         [

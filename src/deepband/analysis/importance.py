@@ -13,6 +13,7 @@ from deepband.core.facts import JobFinished
 from deepband.core.state import State
 from deepband.errors import DeepbandError
 from deepband.space.choices import position
+from deepband.system.installation import install_command
 
 MOST = 1000
 """How many evaluations are used at most: fitting a forest to more is slow."""
@@ -71,7 +72,7 @@ def _shares(found: list[Any], axes: list[chart_data.Axis]) -> dict[str, float]:
         import optuna
         from optuna.importance import FanovaImportanceEvaluator, get_param_importances
     except ImportError as error:
-        raise DeepbandError("importance needs Optuna: pip install 'deepband[plots]'") from error
+        raise DeepbandError(f"importance needs Optuna: {install_command('plots')}") from error
     scale = max(abs(result.loss) for result, _ in found) or 1.0  # shares do not depend on it
     distributions = {str(number): _distribution(axis) for number, axis in enumerate(axes)}
     with _quiet():

@@ -23,6 +23,7 @@ from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import DeepbandError
 from deepband.integrations.tracker import Tracker, measures
+from deepband.system.installation import install_command
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -67,7 +68,7 @@ class MlflowObserver:
         try:
             from mlflow import MlflowClient
         except ImportError as error:
-            raise DeepbandError("this needs MLflow: pip install 'deepband[mlflow]'") from error
+            raise DeepbandError(f"this needs MLflow: {install_command('mlflow')}") from error
         self._name = shortened(study_name, MOST_NAME)
         self._experiment_name = experiment
         self._client: MlflowClient = MlflowClient(tracking_uri)

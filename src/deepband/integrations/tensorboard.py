@@ -19,6 +19,7 @@ from deepband.core.facts import Config, Fact
 from deepband.core.records import Evaluation
 from deepband.errors import DeepbandError
 from deepband.integrations.tracker import Tracker, measures
+from deepband.system.installation import install_command
 
 if TYPE_CHECKING:
     Event: TypeAlias = tuple[int, Any]
@@ -40,7 +41,7 @@ class TensorBoardObserver:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         if find_spec("tensorboardX") is None:
             raise DeepbandError(
-                "TensorBoardObserver needs tensorboardX: pip install 'deepband[tensorboard]'"
+                f"TensorBoardObserver needs tensorboardX: {install_command('tensorboard')}"
             )
         self._folder = Path(folder)
         self._tracker = Tracker()

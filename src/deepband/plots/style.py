@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deepband.analysis.text import shortened
 from deepband.core.state import State
 from deepband.errors import DeepbandError
+from deepband.system.installation import install_command
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +32,7 @@ def load_pyplot() -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise DeepbandError("plots need Matplotlib: pip install 'deepband[plots]'") from error
+        raise DeepbandError(f"plots need Matplotlib: {install_command('plots')}") from error
     return pyplot
 
 

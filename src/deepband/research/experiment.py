@@ -19,6 +19,7 @@ from deepband.errors import DeepbandError, InputError
 from deepband.research.result_files import Columns, prepare_folder, read_columns, write_rows
 from deepband.research.suites import SYNTHETIC, Suite, suite
 from deepband.research.worker_pool import do_missing
+from deepband.system.installation import install_command
 
 MOST_SEEDS = 10_000
 NEEDED = ("pyarrow", "matplotlib", "scipy")
@@ -123,7 +124,7 @@ class Experiment(ABC, Generic[Unit]):
         missing = [name for name in (*self.suite.packages, *NEEDED) if find_spec(name) is None]
         if missing:
             raise DeepbandError(
-                f"This command needs {', '.join(missing)}: pip install 'deepband[paper]'"
+                f"This command needs {', '.join(missing)}: {install_command('paper')}"
             )
 
 

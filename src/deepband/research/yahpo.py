@@ -24,6 +24,7 @@ from deepband.errors import DeepbandError, InputError, UnknownNameError
 from deepband.research.benchmark import Benchmark, Fidelity, Rows
 from deepband.research.config_space_json import read_space
 from deepband.research.yahpo_columns import REPL, SCENARIOS, Accuracy
+from deepband.system.installation import install_command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,7 +133,7 @@ class Scenario(Benchmark):
             import onnxruntime
         except ImportError as error:
             raise DeepbandError(
-                "Surrogates need onnxruntime: pip install 'deepband[yahpo]'"
+                f"Surrogates need onnxruntime: {install_command('yahpo')}"
             ) from error
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1

@@ -18,6 +18,7 @@ from deepband.core.records import Evaluation
 from deepband.errors import InputError
 from deepband.samplers.uniform import Uniform
 from deepband.space.search_space import Space
+from deepband.system.installation import install_command
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -79,4 +80,4 @@ def check_installed(name: str) -> None:
     """Raise an InputError that says what to install if a sampler's package is missing."""
     package, shown = NEEDS.get(name, ("numpy", ""))
     if find_spec(package) is None:
-        raise InputError(f"the sampler {name!r} needs {shown}: pip install 'deepband[{name}]'")
+        raise InputError(f"the sampler {name!r} needs {shown}: {install_command(name)}")

@@ -29,6 +29,9 @@ class Storage(Protocol):
 
         Returns True if the study has changed since it was loaded, and must be loaded again."""
 
+    def check_unlocked(self) -> None:
+        """Raise LockedError if another process has locked the study."""
+
     def append(self, facts: Sequence[Fact]) -> None:
         """Store all of these facts durably or, if it raises, none of them. Needs the lock."""
 

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -14,8 +15,12 @@ from weakref import WeakSet
 from deepband.errors import BusyWarning, StorageError, show_warning, shown
 from deepband.system import interrupts
 
-BUSY_SECONDS = 30.0
-"""How long another program may lock the file before the user is warned."""
+BUSY_SECONDS = 2.0
+"""How long another program may lock the file before the user is warned. deepband's own readers
+release it sooner, unless a study is very large."""
+SECONDS_TO_GIVE_UP = 30.0
+"""How long a page waits that only reads, and is asked again anyway."""
+LOCKS = Path("/proc/locks")
 SECONDS_PER_ATTEMPT = 0.2
 """How long SQLite itself waits for a lock, during which it ignores Ctrl-C."""
 
@@ -69,14 +74,14 @@ def patiently(path: Path, action: Callable[[], Result], gives_up: bool = False) 
         try:
             return action()
         except sqlite3.OperationalError as error:
-            late = time.monotonic() - start >= BUSY_SECONDS
-            if not _is_busy(error) or (late and gives_up):
+            waited = time.monotonic() - start
+            if not _is_busy(error) or (gives_up and waited >= SECONDS_TO_GIVE_UP):
                 raise
-        if late and not warned:
+        if waited >= BUSY_SECONDS and not warned and not gives_up:
             show_warning(
-                f"{path} is locked by another program, such as a backup or an open sqlite3 "
-                "shell. Nothing is lost; deepband waits until the lock is released. To stop "
-                "instead, press Ctrl-C (twice during optimize).",
+                f"{path} is locked by another program{_holder(path)}, such as a backup or an open "
+                "sqlite3 shell. Nothing is lost; deepband waits until the lock is released. To "
+                "stop instead, press Ctrl-C (twice during optimize).",
                 BusyWarning,
             )
             warned = True
@@ -105,6 +110,19 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _holder(path: Path) -> str:
+    """The process that has locked a file, for a message; empty if the kernel does not say. Asking
+    with a descriptor of the file is no alternative: closing it would release our own locks."""
+    with suppress(OSError, ValueError, IndexError):
+        found = os.stat(path)
+        device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+        locks = [line.split() for line in LOCKS.read_text().splitlines()]
+        pids = {int(lock[4]) for lock in locks if lock[1] == "POSIX" and lock[5] == device}
+        pid = min(each for each in pids if each not in (0, os.getpid()))
+        return f" (process {pid})"
+    return ""
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:

@@ -24,6 +24,9 @@ class MemoryStorage:
     def lock(self) -> bool:
         return False
 
+    def check_unlocked(self) -> None:
+        pass
+
     def append(self, facts: Sequence[Fact]) -> None:
         self._facts += [fact for fact in facts if type(fact) not in NOTES]
 

@@ -8,23 +8,19 @@ synchronous EXTRA). Nothing that is read is executed, and nothing is written to 
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import sqlite3
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from deepband.core.facts import Confirmed, Fact, JobFinished, JobReleased, JobsStarted
 from deepband.core.state import State
-from deepband.errors import GoneError, LockedError, StorageError, TornError
+from deepband.errors import GoneError, StorageError, TornError
 from deepband.storage import codec
 from deepband.storage.connections import connect, patiently, read_path, sync_folder
+from deepband.storage.driver_lock import DriverLock
 from deepband.storage.inspection import check_ours, check_whole, problems
 from deepband.storage.schema import FORMAT, SCHEMA, format_of, upgrade
 from deepband.storage.sidecars import check_name, check_sides
@@ -40,9 +36,8 @@ class SqliteStorage:
         check_name(self.path)
         self._looks_only = looks_only
         self.files = plain_files.files_folder(self.path)
-        self._lock = FileLock(
-            self.files / "lock", timeout=0, thread_local=False, fallback_to_soft=False
-        )
+        self._lock = DriverLock(self.path, self.files)
+        weakref.finalize(self, self._lock.release)  # even if the study itself is never closed
         self._connection: sqlite3.Connection | None = None
         self._end: weakref.finalize[[sqlite3.Connection, int], SqliteStorage] | None = None
         """Closes the connection, even if the study itself is never closed."""
@@ -107,7 +102,7 @@ class SqliteStorage:
             stale, self._stale = self._stale, False
             return stale
         self._check_path()
-        self._acquire()
+        self._lock.acquire()
         if not self.path.exists():
             return False
         try:
@@ -134,6 +129,12 @@ class SqliteStorage:
             if isinstance(error, StorageError):
                 self._check_there(error)
             raise
+
+    def check_unlocked(self) -> None:
+        """Raise LockedError if another process has locked the study."""
+        if not self._lock.is_held:
+            self._lock.acquire()
+            self._lock.release()
 
     def close(self) -> None:
         self._disconnect()
@@ -215,8 +216,8 @@ class SqliteStorage:
         return connection
 
     def _roll_back(self) -> None:
-        held = self._lock.is_locked
-        self._acquire()
+        held = self._lock.is_held
+        self._lock.acquire()
         try:
             with closing(connect(self.path, "rw")) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -281,29 +282,6 @@ class SqliteStorage:
                     self.path, "was changed by a program that ignores the lock. Open it again."
                 )
             return head
-
-    def _acquire(self) -> None:
-        try:
-            self.files.mkdir(exist_ok=True)
-            self._lock.acquire()
-        except Timeout:
-            raise LockedError(self.path, self._holder()) from None
-        except OSError as error:
-            raise StorageError(self.path, f"cannot be locked for writing: {error}.") from error
-        since = datetime.now().astimezone().isoformat(timespec="seconds")
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
-        with (
-            suppress(OSError),  # it only serves the error message of the next process
-            open(plain_files.create_file(self.files, "driver.json"), "wb") as file,
-        ):
-            file.write(json.dumps(holder).encode())
-
-    def _holder(self) -> Mapping[str, object]:
-        try:
-            holder = json.loads(plain_files.read_file(self.files, "driver.json", most=4096))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return holder if isinstance(holder, dict) else {}
 
 
 def _held(state: State, result: JobFinished | Confirmed) -> JobFinished | Confirmed | None:

@@ -315,6 +315,10 @@ class Session:
         writes does this first; the lock is held until `close`."""
         self._lock()
 
+    def check_unlocked(self) -> None:
+        """Raise LockedError if another process has locked the study, which stays unlocked."""
+        self.storage.check_unlocked()
+
     def _lock(self) -> None:
         if self._closed:
             raise ClosedError

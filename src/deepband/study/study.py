@@ -36,8 +36,10 @@ from deepband.errors import (
     NoResultError,
     SmallSpaceWarning,
     UnseededWarning,
+    WaitingWarning,
     counted,
     read_index,
+    show_warning,
     shown,
 )
 from deepband.samplers import Sampler
@@ -70,7 +72,6 @@ FREE = {
     "tell",
     "tell_all",
     "release",
-    "add_evaluation",
     "optimize",
     "auto_extend",
     "confirm",
@@ -433,7 +434,8 @@ class Study:
 
         It takes the next free slot of `bracket` and is evaluated like any sampled configuration;
         other samples are unaffected. If the current run has no free slot, it waits for the next
-        deepening (a frugal one has no new slots). Returns its (bracket, index).
+        extension, with a WaitingWarning (a frugal deepening has no new slots). Returns its
+        (bracket, index).
 
         >>> study.enqueue({"x": 0.5})
         (0, 9)
@@ -445,6 +447,8 @@ class Study:
         bracket = read_index("bracket", bracket, len(session.state.progress))
         place = free_place(session.state, bracket)
         session.record([ConfigsDrawn(*place, (session.space.config(config),), "enqueued")])
+        if session.state.is_ahead(*place):
+            _warn_of_waiting(f"the current run has no free slot in bracket {bracket}: the config")
         return place
 
     def add_evaluation(
@@ -458,12 +462,14 @@ class Study:
 
         If the result of this configuration on the rung below was imported before, this one joins
         it; otherwise the configuration takes the next slot of the bracket that starts on this
-        rung. `result` is what `tell` accepts. Returns its (bracket, index, rung).
+        rung. `result` is what `tell` accepts. If the current run is done, the result has no effect
+        on it and waits for the next extension, with a WaitingWarning. Returns its (bracket, index,
+        rung).
 
         >>> study.add_evaluation({"x": 0.125}, 9, 0.25, origin="the pilot study")
         (2, 3, 2)
         """
-        return self.add_evaluations(config, [(budget, result)], origin)[0]
+        return self._add(config, [(budget, result)], origin, None)[0]
 
     def add_evaluations(
         self,
@@ -481,6 +487,15 @@ class Study:
         >>> new.add_evaluations({"x": 0.25}, [(3, 0.5), (9, 0.375)])
         [(1, 0, 1), (1, 0, 2)]
         """
+        return self._add(config, results, origin, place)
+
+    def _add(
+        self,
+        config: Mapping[str, Any],
+        results: Iterable[tuple[Budget, object]],
+        origin: str,
+        place: tuple[int, int] | None,
+    ) -> list[JobKey]:
         from deepband.core.placement import facts_to_add
 
         check_text("origin", origin, "give a text that says where results come from.")
@@ -490,7 +505,13 @@ class Study:
         read = list(read_results(results, wanted, session.maximize))
         values = session.space.config(config)
         keys, facts = facts_to_add(session.state, values, read, origin, place)
+        done = session.done
         session.record(facts)
+        if session.state.is_ahead(*keys[0][:2]):
+            why = f"the current run has no free slot in bracket {keys[0][0]}"
+            _warn_of_waiting(f"{why}: the result is recorded, and", stacklevel=6)
+        elif done:
+            _warn_of_waiting("the current run is done: the result is recorded, and", stacklevel=6)
         return keys
 
     # Continuing with more
@@ -837,3 +858,13 @@ def _warn_of_failures(watch: FailureWatch) -> None:
     if summary is not None:
         text = f"{summary}\nstudy.failures() shows their configs and tracebacks."
         warnings.warn(text, FailedEvaluationsWarning, stacklevel=3)
+
+
+def _warn_of_waiting(what: str, stacklevel: int = 5) -> None:
+    """Warn the caller of a method, which is below this function, the method and its lock."""
+    show_warning(
+        f"{what} waits for the next extension. Start one with study.deepen() or study.widen(), and "
+        "then call study.optimize(...).",
+        WaitingWarning,
+        stacklevel,
+    )

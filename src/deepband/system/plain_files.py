@@ -99,6 +99,22 @@ def file_names(root: Path, *names: str) -> list[str]:
         return []
 
 
+def folder_names(root: Path, *names: str) -> list[str]:
+    """The sorted names of the folders in a folder; none if the folder is missing."""
+    try:
+        with opened_folder(root, *names) as folder, os.scandir(folder) as entries:
+            return sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
+    except FileNotFoundError:
+        return []
+
+
+def remove_empty_folder(root: Path, *names: str) -> None:
+    """Remove a folder if it exists and is empty. A file or link with that name is left alone."""
+    *folders, name = names
+    with suppress(OSError), opened_folder(root, *folders) as folder:
+        os.rmdir(name, dir_fd=folder)
+
+
 def remove_file(root: Path, *names: str) -> None:
     """Remove a regular file, if it exists. A folder or link with that name is left alone."""
     *folders, name = names

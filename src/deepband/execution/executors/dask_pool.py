@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepband.errors import DeepbandError, InputError
 from deepband.execution.executors.futures import Pool
+from deepband.system.installation import install_command
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -118,7 +119,7 @@ def connect_dask(address: str) -> Client:
     try:
         from distributed import Client
     except ImportError as error:
-        raise InputError("Dask is not installed: pip install 'deepband[dask]'") from error
+        raise InputError(f"Dask is not installed: {install_command('dask')}") from error
     server = address.removeprefix("dask://")
     try:
         return Client(f"tcp://{server}", timeout=10, set_as_default=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 from deepband.errors import InputError
 from deepband.execution.executors.futures import Pool
+from deepband.system.installation import install_command
 
 _COUNTED = {"num_cpus": "CPU", "num_gpus": "GPU"}
 
@@ -94,7 +95,7 @@ def _connect(address: str | None) -> bool:
     try:
         import ray
     except ImportError as error:
-        raise InputError("Ray is not installed: pip install 'deepband[ray]'") from error
+        raise InputError(f"Ray is not installed: {install_command('ray')}") from error
     if ray.is_initialized():
         if address is not None:
             raise InputError(

@@ -18,6 +18,7 @@ from deepband.space.search_space import Space
 from deepband.space.space_change import combined
 from deepband.study.settings import open_study
 from deepband.study.study import Study
+from deepband.system.installation import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,7 +188,7 @@ def _optuna() -> ModuleType:
         import optuna
     except ImportError as error:
         raise DeepbandError(
-            "export and import_study need Optuna: pip install 'deepband[optuna]'"
+            f"export and import_study need Optuna: {install_command('optuna')}"
         ) from error
     return optuna
 

@@ -19,6 +19,7 @@ from deepband.analysis.text import table
 from deepband.core.schedule import as_number
 from deepband.interfaces.cli.group import PATH, main
 from deepband.interfaces.cli.output import say
+from deepband.system.installation import install_command
 
 MAX_BUDGETS = 9, 27
 
@@ -67,7 +68,7 @@ def data() -> dict[str, Any]:
         from sklearn.model_selection import train_test_split
     except ImportError as error:
         raise deepband.InputError(
-            "the demo needs scikit-learn: pip install 'deepband[demo]'."
+            f"the demo needs scikit-learn: {install_command('demo')}"
         ) from error
     inputs, labels = load_digits(return_X_y=True)
     rest, held_out, rest_labels, held_out_labels = train_test_split(

@@ -40,7 +40,13 @@ from deepband.interfaces.cli.group import (
 )
 from deepband.interfaces.cli.output import describe, say, show
 from deepband.interfaces.cli.rescue import rescued
-from deepband.interfaces.cli.user_code import SPACE_FILE, load_objective, load_space
+from deepband.interfaces.cli.user_code import (
+    SPACE_FILE,
+    load_objective,
+    load_space,
+    recalled,
+    remembered,
+)
 from deepband.samplers import SAMPLERS
 from deepband.storage.retention import KEEP, read_keep, retraining_cost, superfluous
 from deepband.study.extension_policy import read_automatic
@@ -149,9 +155,10 @@ def run(
 ) -> None:
     """Create a study or resume one, and run it until it is done.
 
-    OBJECTIVE is FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION. The study remembers it, so that later
-    runs need only STUDY. Its module is imported, which runs its code. A new study takes its search
-    space from --space or from the variable `space` of that module.
+    OBJECTIVE is FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION. The study remembers it, with the path
+    from its own folder to FILE.py, so that later runs need only STUDY, in any current folder. Its
+    module is imported, which runs its code. A new study takes its search space from --space or
+    from the variable `space` of that module.
 
     With --widen-to and --deepen-to, one command runs, widens, runs, deepens and runs a study.
     Repeating it continues where it stopped, and does nothing once all is done.
@@ -255,21 +262,22 @@ def _opened(path: Path, given: dict[str, Any]) -> Iterator[tuple[Study, Objectiv
     text, space = given.pop("objective"), given.pop("space")
     execution = {name: given.pop(name) for name in EXECUTION_NAMES}
     space = load_space(space) if space else None
-    named = deepband.open_study(path).session.state.objective if os.path.exists(path) else None
-    text = text or named
-    if text is None:
+    named = _stored_objective(path) if os.path.exists(path) else None
+    if text is None and named is None:
         why = "has no recorded objective" if os.path.exists(path) else "does not exist yet"
         raise InputError(f"the study {path} {why}: give the objective, FILE.py:FUNCTION.")
+    moved = text is not None and named not in (None, text, remembered(text, path))
+    text = text or recalled(named or "", path)
     if execution["devices"] is not None:
         names = ", ".join(device.visible or device.name for device in execution["devices"])
         say(f"{execution['workers']} worker processes on the devices {names}")
-    say(f"objective {text}" + (f" (was {named})" if named and named != text else ""))
+    say(f"objective {text}" + (f" (was {named})" if moved else ""))
     objective, module = load_objective(text)
     space = getattr(module, "space", None) if space is None else space
     study = deepband.open_study(path, space=space, **given)
     try:
         with study:
-            study.session.name_objective(text)
+            study.session.name_objective(remembered(text, path))
             with _failures_reported(study, path):
                 yield study, objective, execution
             if given["keep"] not in ("newest", "all"):
@@ -289,6 +297,14 @@ def _failures_reported(study: Study, path: Path) -> Iterator[None]:
     finally:
         if summary := watch.summary():
             say(f"{summary}\nConfigs and tracebacks: deepband failures {path}")
+
+
+def _stored_objective(path: Path) -> str | None:
+    """The objective that a study names. Raises if another process has locked the study: the user
+    need not wait for an import to learn that."""
+    with deepband.open_study(path) as study:
+        study.session.check_unlocked()
+        return study.session.state.objective
 
 
 def _retraining(cost: Fraction) -> str:

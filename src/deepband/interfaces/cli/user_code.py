@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
+import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -34,6 +36,56 @@ def load_objective(text: str) -> tuple[Objective, ModuleType]:
     objective: Objective = getattr(module, name)
     takes_context(objective)
     return objective, module
+
+
+def remembered(text: str, study: Path) -> str:
+    """An objective as a study stores it: the path of a file is relative to the study's folder, so
+    that it is found from any other folder."""
+    place, _, name = text.rpartition(":")
+    if not place.endswith(".py"):
+        return text
+    file = Path(place).absolute()
+    real = os.path.join(os.path.realpath(file.parent), file.name)
+    return f"{os.path.relpath(real, _folder_of(study))}:{name}"
+
+
+def recalled(named: str, study: Path) -> str:
+    """A stored objective as `load_objective` takes it. The path of a file may also be relative to
+    the current folder, as older versions stored it. Nothing is imported."""
+    place, _, name = named.rpartition(":")
+    if not place.endswith(".py"):
+        _check_module(place, named, study)
+        return named
+    places = [os.path.normpath(os.path.join(_folder_of(study), place)), os.path.abspath(place)]
+    for each in places:
+        if os.path.isfile(each):
+            inside = os.path.relpath(each)
+            return f"{each if inside.startswith('..') else inside}:{name}"
+    looked = " and no ".join(dict.fromkeys(places))
+    raise InputError(
+        f"the study names the objective {named}, but there is no {looked}. Say where it is now: "
+        f"deepband run {shlex.quote(str(study))} path/to/{Path(place).name}:{name}"
+    )
+
+
+def _check_module(module: str, named: str, study: Path) -> None:
+    """Raise if the module of a stored objective cannot be found, in the study's folder either. Only
+    the package that contains it is looked for: finding more would import that package."""
+    sys.path[:0] = [str(Path.cwd()), _folder_of(study)]
+    package = module.partition(".")[0]
+    try:
+        found = importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        found = False
+    if module and not found:
+        raise InputError(
+            f"the study names the objective {named}, but there is no module {package}. Say where "
+            f"it is now: deepband run {shlex.quote(str(study))} PACKAGE.MODULE:FUNCTION"
+        )
+
+
+def _folder_of(study: Path) -> str:
+    return os.path.realpath(study.absolute().parent)
 
 
 def load_space(path: Path) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from deepband.errors import DeepbandError, InputError
+from deepband.system.installation import install_command
 
 ANY = ("0.0.0.0", "::")
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -36,7 +37,7 @@ def serve(
         from deepband.interfaces.dashboard.app import make_app
     except ImportError as error:
         raise DeepbandError(
-            f"the dashboard needs {error.name}: pip install 'deepband[dashboard]'"
+            f"the dashboard needs {error.name}: {install_command('dashboard')}"
         ) from error
     server: uvicorn.Server
     app = make_app(place, host_names(host, names), token, lambda: server.should_exit)

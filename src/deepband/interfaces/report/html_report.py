@@ -26,6 +26,7 @@ from deepband.interfaces.file_output import write_file
 from deepband.plots import KINDS, Plots
 from deepband.plots.image_file import write
 from deepband.study.study import Study
+from deepband.system.installation import install_command
 
 MOST_BEST, MOST_FAILURES, MOST_CHARACTERS = 10, 20, 2000
 """How many configs, failures and characters of an error are shown."""
@@ -41,7 +42,7 @@ def make_report(study: Study) -> str:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
-        raise DeepbandError("a report needs Jinja2: pip install 'deepband[report]'") from error
+        raise DeepbandError(f"a report needs Jinja2: {install_command('report')}") from error
     loader = PackageLoader(__package__, "")
     templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     templates.filters["printable"] = lambda text: printable(str(text))

@@ -27,6 +27,7 @@ from deepband.research.compare.standing_tables import report
 from deepband.research.experiment import Experiment
 from deepband.research.result_files import Columns, digests, read_columns, write_joined, write_whole
 from deepband.research.suites import read_benchmark, read_space
+from deepband.system.installation import install_command
 
 QUICK = 2
 """Data sets per benchmark in a quick comparison."""
@@ -83,9 +84,9 @@ class MethodComparison(Experiment[Unit]):
                 raise UnknownNameError("method", name, METHODS)
             if not is_installed(name, self.smac_python):
                 raise InputError(
-                    f"The method {name} needs a package that is not installed: pip install "
-                    "'deepband[tpe,forest]', or for smac a Python interpreter that has it "
-                    f"(expected at {self.smac_python})."
+                    f"The method {name} needs a package that is not installed: "
+                    f"{install_command('tpe,forest')}, or for smac a Python interpreter that has "
+                    f"it (expected at {self.smac_python})."
                 )
 
     @cached_property

@@ -12,6 +12,7 @@ from deepband.errors import DeepbandError
 from deepband.research.paper import figures
 from deepband.research.paper.courses import IH, METHODS, baseline_name
 from deepband.research.result_files import Columns
+from deepband.system.installation import install_command
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -174,7 +175,7 @@ def _figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DeepbandError("figures need matplotlib: pip install 'deepband[paper]'") from error
+        raise DeepbandError(f"figures need matplotlib: {install_command('paper')}") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 
