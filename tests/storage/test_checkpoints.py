@@ -199,7 +199,8 @@ def test_a_failed_evaluation_leaves_no_checkpoint(path: Path) -> None:
         return loss
 
     with open_study(path) as study:
-        study.optimize(objective)
+        with pytest.warns(deepband.FailedEvaluationsWarning):
+            study.optimize(objective)
         failed = {(e.bracket, e.index, e.rung) for e in study.evaluations if e.loss is None}
         assert failed
         assert not failed & folders(study)
