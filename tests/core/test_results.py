@@ -225,7 +225,8 @@ def test_metrics_that_are_too_large_are_a_failure_of_the_evaluation() -> None:
     def train(config: dict[str, float], budget: float) -> dict[str, Any]:
         return {"loss": config["x"], "weights": np.zeros(10**7) if config["x"] > 0.8 else [0.5]}
 
-    study.optimize(train)
+    with pytest.warns(deepband.FailedEvaluationsWarning):
+        study.optimize(train)
     failed = [each for each in study.evaluations if each.error]
     assert failed
     assert all(each.config["x"] > 0.8 for each in failed)

@@ -257,7 +257,7 @@ def test_as_many_first_failures_as_an_executor_runs_at_once() -> None:
         return loss(config, budget)
 
     study = open_study()
-    with ThreadPoolExecutor(17) as pool:
+    with ThreadPoolExecutor(17) as pool, pytest.warns(deepband.FailedEvaluationsWarning):
         study.optimize(half, executor=pool)
     assert study.done
 
@@ -295,14 +295,16 @@ def test_failures_ahead_are_failures_of_the_next_run() -> None:
 
     study = open_study()
     simulated = SimulatedExecutor(50, lambda job: 1e6 if job.budget == 9 else job.budget)
-    study.optimize(failing, executor=simulated, ahead=True)
+    with pytest.warns(deepband.FailedEvaluationsWarning):
+        study.optimize(failing, executor=simulated, ahead=True)
     failed = sum(result.loss is None for result in study.session.state.ahead.results.values())
     assert failed
     assert study.retry_failed() == failed
     study.deepen("preserving")
     study.optimize(loss)
     plain = open_study()
-    plain.optimize(failing)
+    with pytest.warns(deepband.FailedEvaluationsWarning):
+        plain.optimize(failing)
     plain.deepen("preserving")
     plain.optimize(loss)
     assert list(canonical(study.session.state)) == list(canonical(plain.session.state))
@@ -492,7 +494,7 @@ def test_a_task_that_runs_twice_at_once() -> None:
         return loss(config, budget)
 
     study = open_study(max_budget=1)
-    with AtOnceTwice(8) as pool:
+    with AtOnceTwice(8) as pool, pytest.warns(deepband.FailedEvaluationsWarning):
         study.optimize(slow, executor=pool, workers=1, retries=0, first_failures=0)
     errors = {each.error for each in study.evaluations}
     assert len(errors) == len(study.evaluations) == 1

@@ -202,7 +202,8 @@ def test_a_worker_that_is_always_lost_is_a_failure(
     path: Path, fault: Callable[[], None], kind: str
 ) -> None:
     with open_study(path, seed=2) as study:
-        study.optimize(ever(fault), workers=2, retries=1)
+        with pytest.warns(deepband.FailedEvaluationsWarning):
+            study.optimize(ever(fault), workers=2, retries=1)
         assert study.done
         bad = [each for each in study.evaluations if each.config["x"] < 0.2]
         good = [each for each in study.evaluations if each.config["x"] >= 0.2]
@@ -218,9 +219,10 @@ def test_a_timeout_may_depend_on_the_budget(path: Path) -> None:
         return float(config["x"])
 
     with open_study(path) as study:
-        study.optimize(
-            objective, workers=2, retries=0, timeout=lambda budget: 0.3 if budget == 3 else 20
-        )
+        with pytest.warns(deepband.FailedEvaluationsWarning):
+            study.optimize(
+                objective, workers=2, retries=0, timeout=lambda budget: 0.3 if budget == 3 else 20
+            )
         errors = {each.budget: each.error for each in study.evaluations}
         assert errors[1] is None
         assert (errors[3] or "").startswith("Timeout: it took more than 0.3 seconds")
@@ -248,7 +250,8 @@ def test_what_a_worker_started_ends_with_it(path: Path) -> None:
         return 1.0
 
     with open_study(path, max_budget=3) as study:
-        study.optimize(objective, workers=2, timeout=0.7, retries=0)
+        with pytest.warns(deepband.FailedEvaluationsWarning):
+            study.optimize(objective, workers=2, timeout=0.7, retries=0)
         assert study.done
     deadline = time.monotonic() + 10
     while processes_named(mark) and time.monotonic() < deadline:
@@ -415,7 +418,8 @@ def test_a_timeout_is_a_timeout_whatever_the_objective_makes_of_it(path: Path) -
         return float(config["x"])
 
     with open_study(path, max_budget=3) as study:
-        study.optimize(objective, workers=2, timeout=0.5, retries=0)
+        with pytest.warns(deepband.FailedEvaluationsWarning):
+            study.optimize(objective, workers=2, timeout=0.5, retries=0)
         late = [each.error for each in study.evaluations if each.budget == 3]
         assert all((error or "").startswith("Timeout") for error in late)
 
@@ -428,7 +432,8 @@ def test_odd_exceptions_are_verdicts(path: Path, error: type[BaseException]) -> 
         return float(config["x"])
 
     with open_study(path, seed=2) as study:
-        study.optimize(objective, workers=2)
+        with pytest.warns(deepband.FailedEvaluationsWarning):
+            study.optimize(objective, workers=2)
         kinds = {(each.error or "").split(":")[0] for each in study.evaluations}
         assert kinds == {"", error.__name__}
 
@@ -498,7 +503,8 @@ def test_a_failed_evaluation_harms_no_other(path: Path, workers: int) -> None:
         return float(config["x"]) / budget
 
     with open_study(path, max_budget=27, seed=3) as study:
-        study.optimize(objective, workers=workers, timeout=60)
+        with pytest.warns(deepband.FailedEvaluationsWarning):
+            study.optimize(objective, workers=workers, timeout=60)
         failed = {each.config["x"] for each in study.evaluations if each.loss is None}
         assert failed
         assert max(failed) < 0.3
@@ -513,7 +519,8 @@ def test_an_evaluation_may_close_its_output(path: Path) -> None:
         return float(config["x"]) / budget
 
     with open_study(path, seed=3) as study:
-        study.optimize(objective, workers=2)
+        with pytest.warns(deepband.FailedEvaluationsWarning):
+            study.optimize(objective, workers=2)
         assert all((each.loss is None) == (each.config["x"] < 0.3) for each in study.evaluations)
 
 
@@ -551,7 +558,8 @@ def test_what_a_worker_started_in_another_session_ends_with_it(path: Path) -> No
         return 1.0
 
     with open_study(path, max_budget=3, seed=3) as study:
-        study.optimize(objective, workers=2, retries=0, first_failures=0)
+        with pytest.warns(deepband.FailedEvaluationsWarning):
+            study.optimize(objective, workers=2, retries=0, first_failures=0)
         kinds = {(each.error or "").partition(":")[0] for each in study.evaluations}
         assert kinds == {"", "WorkerDied", "ValueError"}
     deadline = time.monotonic() + 10
@@ -697,7 +705,8 @@ def test_a_result_whose_reading_exits_is_a_failure(path: Path, workers: int) -> 
         return EndsTheProcess() if config["x"] < 0.3 else float(config["x"])
 
     with open_study(path, seed=3) as study:
-        study.optimize(objective, workers=workers)
+        with pytest.warns(deepband.FailedEvaluationsWarning):
+            study.optimize(objective, workers=workers)
         failed = [each for each in study.evaluations if each.loss is None]
         assert failed
         assert all((each.error or "").startswith("SystemExit: read") for each in failed)
@@ -873,7 +882,8 @@ def test_a_spare_worker_is_used_when_it_has_loaded_the_objective(
 ) -> None:
     monkeypatch.setattr(processes, "SECONDS_TO_START", 1.5)
     with open_study(path, max_budget=3, seed=3) as study:
-        study.optimize(SlowToLoad(), workers=2, retries=0)
+        with pytest.warns(deepband.FailedEvaluationsWarning):
+            study.optimize(SlowToLoad(), workers=2, retries=0)
         assert all((each.loss is None) == (each.config["x"] < 0.3) for each in study.evaluations)
         assert all("too small" in each.error for each in study.evaluations if each.error)
 

@@ -16,12 +16,13 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
 
+import deepband
 import hostile
-from deepband import Study
+from deepband import Study, UnknownNameError
 from deepband.analysis import chart_data
 from deepband.analysis.cells import occupied_cells
 from deepband.interfaces.cli import main
-from deepband.plots import KINDS
+from deepband.plots import KINDS, OF_METRICS
 from deepband.system.installation import install_command
 from driving import extended, finish, noisy, open_study
 
@@ -104,8 +105,51 @@ def test_curves_and_incumbent_are_in_the_users_sign() -> None:
     study = deepened(failures=0, maximize=True)
     for ax in (study.plot.curves(), study.plot.incumbent()):
         assert "value" in ax.get_ylabel()
+    assert study.plot.curves().get_title() == "Values from rung to rung"
+    assert "variance of the value" in study.plot.importance().get_xlabel()
     (line, *_) = study.plot.incumbent().lines
     assert data(line)[1][-1] == study.best.value
+
+
+def with_metrics(place: Path | None = None) -> Study:
+    study = deepband.open_study(place, space=SPACE, max_budget=27)
+    finish(
+        study,
+        lambda job: {"loss": job.config["lr"] / job.budget, "$acc": -job.config["layers"], "b": 1},
+    )
+    return study
+
+
+def test_metrics_are_drawn_instead_of_losses() -> None:
+    study = with_metrics()
+    for kind in OF_METRICS:
+        ax = getattr(study.plot, kind)(metric="$acc")
+        ax.figure.canvas.draw()
+    assert study.plot.curves(metric="$acc").get_ylabel() == r"\$acc"
+    assert study.plot.curves(metric="$acc").get_title() == r"\$acc from rung to rung"
+    incumbent = study.plot.incumbent(metric="$acc")
+    assert incumbent.get_ylabel() == r"\$acc, of the best loss so far"
+    assert data(incumbent.lines[0])[1][-1] == study.best.metrics["$acc"]
+    assert r"variance of the \$acc" in study.plot.importance(metric="$acc").get_xlabel()
+    (colours, *_) = study.plot.parallel(metric="$acc").collections
+    known = {each.metrics["$acc"] for each in study.evaluations}
+    drawn = colours.get_array()
+    assert drawn is not None
+    assert set(drawn) <= known
+
+
+@pytest.mark.parametrize("kind", OF_METRICS)
+def test_an_unknown_metric_is_named_with_those_that_exist(kind: str) -> None:
+    with pytest.raises(UnknownNameError, match=r"choose from '\$acc', 'b'"):
+        getattr(with_metrics().plot, kind)(metric="accuracy")
+
+
+def test_the_command_draws_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with_metrics(tmp_path / "a.study").close()
+    done = CliRunner().invoke(main, ["plot", "a.study", "incumbent", "--metric", "$acc"])
+    assert done.exit_code == 0
+    assert (tmp_path / "incumbent.png").exists()
 
 
 def test_curves_say_when_they_are_not_all() -> None:
@@ -201,14 +245,14 @@ def test_the_same_study_gives_the_same_svg(tmp_path: Path) -> None:
         (["incumbent", "-o", "a.study.png"], "belongs to the study"),
         (["incumbent", "--with", "none.study", "-o", "x.png"], "there is no study"),
         (["brackets", "--with", "a.study", "-o", "x.png"], "is for the kind"),
+        (["brackets", "--metric", "a", "-o", "x.png"], "is for the kinds curves, incumbent"),
+        (["curves", "--metric", "a", "-o", "x.png"], "there is no metric 'a'"),
         (["pie", "-o", "x.png"], "'pie' is not one of"),
     ],
 )
 def test_wrong_use_of_the_command(
     more: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import deepband
-
     monkeypatch.chdir(tmp_path)
     deepband.open_study("a.study", space=SPACE, max_budget=3).close()
     result = CliRunner().invoke(main, ["plot", "a.study", *more])

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import pytest
 
 import deepband
+from deepband import FailedEvaluationsWarning
 from deepband.core import facts
 from leftovers import collect_silently
 
@@ -212,13 +213,18 @@ def test_the_paths_that_contributing_names_exist() -> None:
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+WARNINGS: dict[str, type[Warning]] = {"failures.md": FailedEvaluationsWarning}
+"""Pages whose code shows a warning."""
+
+
 def run_code_of(path: Path) -> None:
     """All Python blocks of a page, in order, as one program."""
     blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks, f"{path} has no code"
     namespace: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks:
-        exec(compile(block, str(path), "exec"), namespace)
+    with pytest.warns(WARNINGS[path.name]) if path.name in WARNINGS else contextlib.nullcontext():
+        for block in blocks:
+            exec(compile(block, str(path), "exec"), namespace)
     namespace.clear()
     collect_silently()
 
@@ -301,6 +307,18 @@ def test_the_page_on_schedules_shows_the_losses_that_its_code_prints(
     losses = [line for line in printed if line.startswith("learning rate")]
     assert len(losses) == 5
     assert all(f"    {line}\n" in page.read_text() for line in losses)
+
+
+def test_the_page_on_failures_shows_what_its_code_prints(
+    first_run: Callable[[Path], FirstRun],
+) -> None:
+    page = ROOT / "docs" / "how-to" / "failures.md"
+    printed = first_run(page).printed.partition("Traceback (most recent call last):")[0]
+    assert printed
+    shown = "".join(f"    {line}".rstrip() + "\n" for line in printed.splitlines())
+    assert shown.rstrip() in page.read_text()
+    summary = printed.splitlines()[2].removesuffix(" (numbers vary)")
+    assert f"of 22 evaluations failed: {summary}\n" in page.read_text()
 
 
 def test_nothing_that_is_ignored_is_tracked() -> None:

@@ -193,6 +193,8 @@ def work_on(commands: Commands, study: Path) -> list[Ended]:
         commands.run("run", name, "train.py:train", "--timeout", "50", "--max-cost", "2"),
         commands.run("run", name, "train.py:train"),
         commands.run("quote", name),
+        commands.run("logs", name),
+        commands.run("logs", name, "--job", "0,0,0"),
         commands.run("checkpoints", name, "--keep", "none"),
         commands.run("export", name, "-o", str(study.with_name("out.csv"))),
         commands.run("status", name, "--json"),

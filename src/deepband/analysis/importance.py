@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from deepband.analysis import chart_data
-from deepband.core.facts import JobFinished
+from deepband.analysis.measures import measure, on_rung
+from deepband.core.facts import Config
 from deepband.core.state import State
 from deepband.errors import DeepbandError
 from deepband.space.choices import position
@@ -21,7 +22,7 @@ MOST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """The share of each parameter in the variance of the loss, on one rung."""
+    """The share of each parameter in the variance of the loss, or of a metric, on one rung."""
 
     rung: int
     evaluations: int
@@ -35,27 +36,30 @@ class Sample(NamedTuple):
     """What importance is computed from: a copy that does not change with the state."""
 
     rung: int
-    found: list[tuple[JobFinished, dict[str, Any]]]
+    found: list[tuple[float, Config]]
     axes: list[chart_data.Axis]
     left_out: tuple[str, ...]
 
 
-def importance(state: State, rung: int | None = None) -> Importance:
-    """The importance of parameters on a rung, by default the highest one with enough losses."""
-    return importance_of(sample(state, rung))
+def importance(state: State, rung: int | None = None, metric: str | None = None) -> Importance:
+    """The importance of parameters on a rung, by default the highest one with enough losses, for
+    the number that is optimised or for a metric."""
+    return importance_of(sample(state, rung, metric=metric))
 
 
 def importance_of(given: Sample) -> Importance:
     """The importance of parameters in a sample, which may take seconds."""
-    varies = len({result.loss for result, _ in given.found}) > 1
+    varies = len({number for number, _ in given.found}) > 1
     shares = _shares(given.found, given.axes) if varies and given.axes else {}
     return Importance(given.rung, len(given.found), shares, given.left_out)
 
 
-def sample(state: State, rung: int | None = None, most: int = MOST) -> Sample:
+def sample(
+    state: State, rung: int | None = None, most: int = MOST, metric: str | None = None
+) -> Sample:
     """At most so many evaluations of a rung, with the parameters that vary in them."""
     chosen = chart_data.rung_to_judge(state, rung)
-    found = chart_data.on_rung(state, chosen)
+    found = on_rung(measure(state, metric), chosen)
     found = found[:: math.ceil(len(found) / most) or 1]  # from the best to the worst, evenly
     axes = [
         axis
@@ -67,20 +71,20 @@ def sample(state: State, rung: int | None = None, most: int = MOST) -> Sample:
     return Sample(chosen, found, axes, tuple(sorted(left_out)))
 
 
-def _shares(found: list[Any], axes: list[chart_data.Axis]) -> dict[str, float]:
+def _shares(found: list[tuple[float, Config]], axes: list[chart_data.Axis]) -> dict[str, float]:
     try:
         import optuna
         from optuna.importance import FanovaImportanceEvaluator, get_param_importances
     except ImportError as error:
         raise DeepbandError(f"importance needs Optuna: {install_command('plots')}") from error
-    scale = max(abs(result.loss) for result, _ in found) or 1.0  # shares do not depend on it
+    scale = max(abs(number) for number, _ in found) or 1.0  # shares do not depend on it
     distributions = {str(number): _distribution(axis) for number, axis in enumerate(axes)}
     with _quiet():
         study = optuna.create_study()
-        for result, config in found:
+        for number, config in found:
             params = {str(n): _value(axis, config[axis.name]) for n, axis in enumerate(axes)}
             trial = optuna.create_trial(
-                params=params, distributions=distributions, value=result.loss / scale
+                params=params, distributions=distributions, value=number / scale
             )
             study.add_trial(trial)
         try:

@@ -26,7 +26,7 @@ def metric_names(state: State) -> list[str]:
     Reads all evaluations."""
     found: dict[str, None] = {}
     for result in state.all_results():
-        if result.metrics:
+        if result.metrics and not result.metrics.keys() <= found.keys():
             found.update(dict.fromkeys(numeric(result.metrics)))
     return list(found)
 

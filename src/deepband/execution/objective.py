@@ -54,7 +54,8 @@ class Context:
     reported: list[tuple[float, float]] = field(default_factory=list)
 
     def report(self, step: float, loss: float) -> None:
-        """Add a point to the learning curve, which is recorded with the result.
+        """Add a point to the learning curve, which is recorded with the result: the loss or, with
+        `maximize`, the value.
 
         If there are more than 10,000 points, every second one is dropped, repeatedly if necessary.
         """

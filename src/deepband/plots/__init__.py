@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from deepband.analysis.measures import measure
 from deepband.core.state import State
 from deepband.plots import brackets, lines, parameters
 
@@ -41,29 +42,48 @@ class Plots:
         """Brackets and rungs: each config, the run that evaluated it, and its promotions."""
         return brackets.draw(self._state, ax)
 
-    def curves(self, ax: Axes | None = None, *, most: int = 200) -> Axes:
+    def curves(self, ax: Axes | None = None, *, most: int = 200, metric: str | None = None) -> Axes:
         """Losses from rung to rung and those reported during training, of the configs that reached
-        the highest rungs."""
-        return lines.draw_curves(self._state, ax, most)
+        the highest rungs.
 
-    def incumbent(self, *others: Plotted, ax: Axes | None = None) -> Axes:
-        """The best loss on any budget against the budget spent, of this study and others."""
+        With `metric`, the values of a metric that the objective returned."""
+        return lines.draw_curves(measure(self._state, metric), ax, most)
+
+    def incumbent(
+        self, *others: Plotted, ax: Axes | None = None, metric: str | None = None
+    ) -> Axes:
+        """The best loss on any budget against the budget spent, of this study and others.
+
+        With `metric`, the value of a metric for the config that was the best so far."""
         names = [each.session.name for each in (self._study, *others)]
         if len(set(names)) < len(names):
             names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
         states = [each.session.state for each in (self._study, *others)]
-        studies = list(zip(names, states, strict=True))
-        return lines.draw_incumbent(studies, ax)
+        measures = [measure(state, metric) for state in states]
+        return lines.draw_incumbent(list(zip(names, measures, strict=True)), ax)
 
-    def parallel(self, ax: Axes | None = None, *, rung: int | None = None, most: int = 500) -> Axes:
+    def parallel(
+        self,
+        ax: Axes | None = None,
+        *,
+        rung: int | None = None,
+        most: int = 500,
+        metric: str | None = None,
+    ) -> Axes:
         """Configs across all parameters, coloured by their loss on a rung (by default the highest
-        with enough losses)."""
-        return parameters.draw_parallel(self._state, ax, rung, most)
+        with enough losses).
 
-    def importance(self, ax: Axes | None = None, *, rung: int | None = None) -> Axes:
+        With `metric`, they are coloured by a metric instead."""
+        return parameters.draw_parallel(measure(self._state, metric), ax, rung, most)
+
+    def importance(
+        self, ax: Axes | None = None, *, rung: int | None = None, metric: str | None = None
+    ) -> Axes:
         """Which parameters matter on a rung (by default the highest with enough losses), by fANOVA
-        with Optuna."""
-        return parameters.draw_importance(self._state, ax, rung)
+        with Optuna.
+
+        With `metric`, which matter for a metric."""
+        return parameters.draw_importance(measure(self._state, metric), ax, rung)
 
     def stability(self, ax: Axes | None = None) -> Axes:
         """How similarly each rung and the next rank configs."""
@@ -72,3 +92,5 @@ class Plots:
 
 KINDS = ("brackets", "curves", "incumbent", "parallel", "importance", "stability")
 """The names of all plots."""
+OF_METRICS = ("curves", "incumbent", "parallel", "importance")
+"""The plots that can show a metric."""

@@ -13,22 +13,36 @@ from deepband.plots.style import load_pyplot
 FORMATS = (".png", ".pdf", ".svg")
 
 
-def save(study: Plotted, kind: str, place: str | os.PathLike[str], *others: Plotted) -> None:
+def save(
+    study: Plotted,
+    kind: str,
+    place: str | os.PathLike[str],
+    *others: Plotted,
+    metric: str | None = None,
+) -> None:
     """Draw one kind of plot into a file, in the format that its suffix names."""
     form = os.path.splitext(os.fspath(place))[1][1:].lower()
     try:
-        write(study, kind, place, form, *others)
+        write(study, kind, place, form, *others, metric=metric)
     except OSError as error:
         raise InputError(f"{os.fspath(place)} cannot be written: {error}.") from error
 
 
-def write(study: Plotted, kind: str, to: Any | IO[bytes], form: str, *others: Plotted) -> None:
+def write(
+    study: Plotted,
+    kind: str,
+    to: Any | IO[bytes],
+    form: str,
+    *others: Plotted,
+    metric: str | None = None,
+) -> None:
     """Draw one kind of plot into a file or a stream."""
+    given = {} if metric is None else {"metric": metric}
     pyplot = load_pyplot()
     style = {"backend": "agg", "svg.hashsalt": "deepband"}
     with pyplot.rc_context(style), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        ax = getattr(Plots(study), kind)(*others)
+        ax = getattr(Plots(study), kind)(*others, **given)
         try:
             metadata = {"Date": None} if form == "svg" else None
             ax.figure.savefig(to, format=form, dpi=150, metadata=metadata)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepband.analysis import chart_data
+from deepband.analysis.measures import Measure, curves
 from deepband.analysis.rank_agreement import agreements
 from deepband.analysis.run_names import name_of
-from deepband.core.evaluations import best_evaluation
+from deepband.core.evaluations import best_result
 from deepband.core.state import State
 from deepband.plots.style import (
     COLOURS,
@@ -16,7 +17,6 @@ from deepband.plots.style import (
     QUIET,
     colour,
     label,
-    loss_name,
     new_axes,
     note,
 )
@@ -24,77 +24,80 @@ from deepband.plots.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Point = tuple[float, float]
 
-
-def draw_curves(state: State, ax: Axes | None, most: int) -> Axes:
+def draw_curves(measure: Measure, ax: Axes | None, most: int) -> Axes:
     """One line per config through its losses on the rungs, over those reported during training."""
-    ax = new_axes(ax)
-    found = [row for row in chart_data.curves(state, most) if row.points]
+    ax, state = new_axes(ax), measure.state
+    found = [row for row in curves(measure, most) if row.points]
     if not found:
-        return note(ax, "No evaluation has a finite loss yet.")
+        return note(ax, f"No evaluation has a finite {label(measure.short_name)} yet.")
     from matplotlib.collections import LineCollection
 
     for promoted, shade, name in ((False, QUIET, "not promoted"), (True, COLOURS[0], "promoted")):
         some = [row for row in found if row.promoted == promoted]
-        reported = [_signed(state, row.curve) for row in some if len(row.curve) > 1]
-        between_rungs = [_signed(state, row.points) for row in some]
+        reported = [row.curve for row in some if len(row.curve) > 1]
+        between_rungs = [row.points for row in some]
         ax.add_collection(LineCollection(reported, colors=shade, linewidths=0.5, alpha=0.5))
         ax.add_collection(LineCollection(between_rungs, colors=shade, linewidths=0.9, alpha=0.8))
         if some:
             x, y = zip(*(point for line in between_rungs for point in line), strict=True)
             ax.plot(x, y, "o", color=shade, markersize=3, label=f"{name} ({len(some):,})")
-    _label_best(state, ax)
+    _label_best(measure, ax)
     configs = sum(len(state.results[b, b]) for b in state.schedule.brackets)
     fewer = f", the {most:,} of {configs:,} on the highest rungs"
     ax.set_xscale("log", base=state.schedule.eta)
     budgets = state.run.budgets
     ax.set_xticks(budgets, [f"{budget:.6g}" for budget in budgets])
     ax.minorticks_off()
-    ax.set(xlabel="budget of the evaluation", ylabel=loss_name(state))
-    ax.set_title(f"Losses from rung to rung{fewer if most < configs else ''}")
+    ax.set(xlabel="budget of the evaluation", ylabel=label(measure.name))
+    ax.set_title(f"{_plural(measure)} from rung to rung{fewer if most < configs else ''}")
     ax.legend(fontsize=8)
     return ax
 
 
-def _label_best(state: State, ax: Axes) -> None:
-    best = best_evaluation(state)
-    if best is not None and best.value is not None and chart_data.is_drawable(best.loss):
+def _plural(measure: Measure) -> str:
+    """What is drawn, at the start of a title."""
+    if measure.metric is None:
+        return "Values" if measure.state.created.maximize else "Losses"
+    return label(measure.metric)
+
+
+def _label_best(measure: Measure, ax: Axes) -> None:
+    best = best_result(measure.state)
+    found = None if best is None else measure.of(best)
+    if best is not None and found is not None:
         name = f"best on any budget (bracket {best.bracket}, index {best.index})"
         style: dict[str, Any] = {"color": COLOURS[1], "markersize": 12, "zorder": 4}
-        ax.plot([best.budget], [best.value], "*", label=name, **style)
+        ax.plot([measure.state.run.budgets[best.rung]], [found], "*", label=name, **style)
 
 
-def _signed(state: State, points: Sequence[Point]) -> list[Point]:
-    return [(step, state.value(loss)) for step, loss in points]
-
-
-def draw_incumbent(studies: Sequence[tuple[str, State]], ax: Axes | None) -> Axes:
-    """The best loss on any budget so far. The line is solid if every evaluation counts its full
-    budget, and dashed if training continues from the rung below. Triangles are later runs."""
-    ax = new_axes(ax)
-    for number, (name, state) in enumerate(studies):
-        found = chart_data.incumbent(state)
+def draw_incumbent(studies: Sequence[tuple[str, Measure]], ax: Axes | None) -> Axes:
+    """The best loss on any budget so far, or a metric of that evaluation. The line is solid if
+    every evaluation counts its full budget, and dashed if training continues from the rung below.
+    Triangles are later runs."""
+    ax, first = new_axes(ax), studies[0][1]
+    for number, (name, measure) in enumerate(studies):
+        found = chart_data.incumbent(measure.state)
         for resumed in (False, True):
-            _stairs(ax, state, found, resumed, name, colour(number))
+            _stairs(ax, measure, found, resumed, name, colour(number))
     if not ax.lines:
-        return note(ax, "No evaluation has a finite loss yet.")
-    ax.set(
-        xlabel="budget spent by all runs",
-        ylabel=f"{loss_name(studies[0][1])}, best on any budget",
-    )
+        return note(ax, f"No evaluation has a finite {label(first.short_name)} yet.")
+    metric = first.metric is not None
+    of_best = f"of the best {first.state.value_name} so far" if metric else "best on any budget"
+    ax.set(xlabel="budget spent by all runs", ylabel=f"{label(first.name)}, {of_best}")
     ax.set_title("Incumbent against budget spent")
     ax.legend(fontsize=8)
     return ax
 
 
 def _stairs(
-    ax: Axes, state: State, found: chart_data.Incumbent, resumed: bool, name: str, shade: str
+    ax: Axes, measure: Measure, found: chart_data.Incumbent, resumed: bool, name: str, shade: str
 ) -> None:
+    drawn = ((step, measure.of(step.result)) for step in found.steps)
     steps = [
-        (step.spent_resumed if resumed else step.spent, state.value(step.result.loss))
-        for step in found.steps
-        if chart_data.is_drawable(step.result.loss)
+        (step.spent_resumed if resumed else step.spent, number)
+        for step, number in drawn
+        if number is not None
     ]
     if not steps:
         return

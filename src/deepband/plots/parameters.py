@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from deepband.analysis import chart_data
 from deepband.analysis.importance import importance
-from deepband.core.state import State
-from deepband.plots.style import COLOURS, label, loss_name, new_axes, note
+from deepband.analysis.measures import Measure, on_rung
+from deepband.plots.style import COLOURS, label, new_axes, note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,17 +20,18 @@ MOST_CHOICES = 8
 """With more choices, only the first and the last are labelled."""
 
 
-def draw_parallel(state: State, ax: Axes | None, rung: int | None, most: int) -> Axes:
+def draw_parallel(measure: Measure, ax: Axes | None, rung: int | None, most: int) -> Axes:
     """One line per config across its parameters, coloured by its loss on one rung."""
+    state = measure.state
     axes = chart_data.axes(state)
     ax = new_axes(ax, width=max(6.0, 2.0 + 1.4 * len(axes)))
     chosen = chart_data.rung_to_judge(state, rung)
-    found = chart_data.on_rung(state, chosen)
+    found = on_rung(measure, chosen)
     if not found:
-        return note(ax, "No evaluation on this rung has a finite loss yet.")
+        name = label(measure.short_name)
+        return note(ax, f"No evaluation on this rung has a finite {name} yet.")
     lines = [_line(axes, config) for _, config in found[:most]][::-1]
-    losses = [state.value(result.loss or 0.0) for result, _ in found[:most]][::-1]
-    _draw_lines(state, ax, lines, losses)
+    _draw_lines(measure, ax, lines, [number for number, _ in found[:most]][::-1])
     _draw_axes(ax, axes, any(y == NOWHERE for line in lines for _, y in line))
     some_of = f"the best {most:,} of {len(found):,}" if len(found) > most else f"{len(found):,}"
     budget = state.run.budgets[chosen]
@@ -44,17 +45,18 @@ def _line(axes: list[chart_data.Axis], config: dict[str, Any]) -> list[tuple[flo
 
 
 def _draw_lines(
-    state: State, ax: Axes, lines: list[list[tuple[float, float]]], losses: list[float]
+    measure: Measure, ax: Axes, lines: list[list[tuple[float, float]]], numbers: list[float]
 ) -> None:
     """Draw the lines, the best last and darkest."""
     from matplotlib.collections import LineCollection
 
-    colours = "viridis_r" if state.created.maximize else "viridis"
+    reverse = measure.metric is None and measure.state.created.maximize
+    colours = "viridis_r" if reverse else "viridis"
     collection = LineCollection(lines, cmap=colours, linewidths=0.9, alpha=0.75)
-    collection.set_array(losses)
+    collection.set_array(numbers)
     ax.add_collection(collection)
     if ax.figure is not None:
-        ax.figure.colorbar(collection, ax=ax, label=loss_name(state))
+        ax.figure.colorbar(collection, ax=ax, label=label(measure.name))
 
 
 def _draw_axes(ax: Axes, axes: list[chart_data.Axis], some_inactive: bool) -> None:
@@ -80,12 +82,12 @@ def _ticks(axis: chart_data.Axis) -> list[tuple[float, str]]:
     return [((number + 0.5) / count, str(axis.choices[number])) for number in named]
 
 
-def draw_importance(state: State, ax: Axes | None, rung: int | None) -> Axes:
+def draw_importance(measure: Measure, ax: Axes | None, rung: int | None) -> Axes:
     """The share of each parameter in the variance of the loss on one rung."""
-    ax = new_axes(ax)
-    found = importance(state, rung)
+    ax, state = new_axes(ax), measure.state
+    found = importance(state, rung, measure.metric)
     if not found.shares:
-        return note(ax, "The losses on this rung do not show which parameters matter.")
+        return note(ax, "The results on this rung do not show which parameters matter.")
     names = list(found.shares)[::-1]
     shares = [found.shares[name] for name in names]
     ax.barh(range(len(names)), shares, color=COLOURS[0])
@@ -94,8 +96,8 @@ def draw_importance(state: State, ax: Axes | None, rung: int | None) -> Axes:
         ax.text(share, y, f" {share:.0%}", va="center", fontsize=8)
     ax.set_xlim(0, max(shares) * 1.15)
     left_out = f"; left out: {', '.join(map(label, found.left_out))}" if found.left_out else ""
-    budget = state.run.budgets[found.rung]
-    ax.set_xlabel(f"share in the variance of the loss (fANOVA{left_out})", wrap=True)
+    budget, name = state.run.budgets[found.rung], label(measure.short_name)
+    ax.set_xlabel(f"share in the variance of the {name} (fANOVA{left_out})", wrap=True)
     ax.set_title(
         f"Which parameters matter, by {found.evaluations:,} configs on rung {found.rung} "
         f"(budget {budget:.6g})"

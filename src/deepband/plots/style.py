@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deepband.analysis.text import shortened
-from deepband.core.state import State
 from deepband.errors import DeepbandError
 from deepband.system.installation import install_command
 
@@ -46,10 +45,6 @@ def label(text: object, most: int = 40) -> str:
     legend."""
     safe = shortened(str(text), most).replace("$", r"\$")
     return f" {safe}" if safe.startswith("_") else safe
-
-
-def loss_name(state: State) -> str:
-    return "value (larger is better)" if state.created.maximize else "loss"
 
 
 def note(ax: Axes, text: str) -> Axes:

@@ -10,7 +10,7 @@ from deepband.interfaces.cli.group import PATH, main, open_existing, output_path
 from deepband.interfaces.cli.output import say
 from deepband.interfaces.dashboard import server
 from deepband.interfaces.report.html_report import write_report
-from deepband.plots import KINDS
+from deepband.plots import KINDS, OF_METRICS
 from deepband.plots.image_file import FORMATS, save
 
 
@@ -25,7 +25,10 @@ from deepband.plots.image_file import FORMATS, save
     multiple=True,
     help="Another study, for the kind incumbent; may be repeated.",
 )
-def plot(study: Path, kind: str, output: Path | None, others: tuple[Path, ...]) -> None:
+@click.option("--metric", help="Draw this metric instead of what is optimised.")
+def plot(
+    study: Path, kind: str, output: Path | None, others: tuple[Path, ...], metric: str | None
+) -> None:
     """Plot a study to a PNG, PDF or SVG file. The suffix selects the format.
 
     \b
@@ -35,12 +38,16 @@ def plot(study: Path, kind: str, output: Path | None, others: tuple[Path, ...]) 
     parallel    configs across all parameters, coloured by loss
     importance  which parameters matter, by Optuna's fANOVA
     stability   how similarly neighbouring rungs rank configs
+
+    All but brackets and stability can show a metric that the objective returns beside the loss.
     """
     if others and kind != "incumbent":
         raise click.UsageError("--with is for the kind 'incumbent' only.")
+    if metric is not None and kind not in OF_METRICS:
+        raise click.UsageError(f"--metric is for the kinds {', '.join(OF_METRICS)}.")
     path = output_path(output or Path(f"{kind}.png"), study, FORMATS)
     opened = open_existing(study)
-    save(opened, kind, path, *map(open_existing, others))
+    save(opened, kind, path, *map(open_existing, others), metric=metric)
     say(f"Wrote {path}.")
 
 

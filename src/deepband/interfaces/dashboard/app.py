@@ -44,6 +44,7 @@ STATIC = {
     "charts.js": "text/javascript",
     "parameters.js": "text/javascript",
     "studies.js": "text/javascript",
+    "failures.js": "text/javascript",
     "table.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
@@ -139,7 +140,7 @@ class Pages:
         found = watched.read(lambda state: config_page(state, *place))
         if found is None:
             raise HTTPException(404)
-        outputs = {row["rung"]: watched.output((*place, row["rung"])) for row in found["rows"]}
+        outputs = {rung: watched.output((*place, rung)) for rung in found["rungs"]}
         return self._page("config.html", id=watched.id, name=watched.name, outputs=outputs, **found)
 
     def events(self, request: Request) -> Response:

@@ -20,6 +20,7 @@ def config_page(state: State, bracket: int, index: int) -> dict[str, Any] | None
     return {
         "bracket": bracket,
         "index": index,
+        "rungs": rungs,
         "config": state.config(bracket, index).items(),
         "value_name": "value" if state.created.maximize else "loss",
         "verdicts": list(map(str, verdicts)),

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 from deepband.analysis import chart_data
+from deepband.analysis.metrics import metric_names, number
 from deepband.analysis.text import brief, shortened
 from deepband.core.facts import Config, JobFinished
 from deepband.core.state import State
 from deepband.errors import InputError, shown
 
 ROWS_PER_PAGE = 50
+MOST_METRICS = 20
+"""How many metrics have a column."""
 COLUMNS = ("bracket", "index", "rung", "run", "value", "seconds")
 OUTCOMES = ("", "good", "failed")
 
@@ -24,7 +27,8 @@ class Query:
     """Which evaluations to show, in which order, and which page of them."""
 
     sort: str = "bracket"
-    """One of COLUMNS, or "p0", "p1", ... for a parameter by its position in the space."""
+    """One of COLUMNS, "p0", "p1", ... for a parameter by its position in the space, or "m0", "m1",
+    ... for a metric by its position among those shown."""
     descending: bool = False
     page: int = 0
     bracket: int | None = None
@@ -71,12 +75,16 @@ def listing(state: State, query: Query) -> dict[str, Any]:
         for result in results.values()
         if _fits(state, result, query)
     ]
-    found = _sorted(found, _column(state, query.sort), query.descending)
+    metrics = metric_names(state)[:MOST_METRICS]
+    found = _sorted(found, _column(state, query.sort, metrics), query.descending)
     names = [axis["name"] for axis in state.space["hyperparameters"]]
     first = query.page * ROWS_PER_PAGE
     return {
+        "metrics": [shortened(name, 40) for name in metrics],
         "parameters": [shortened(name, 40) for name in names],
-        "rows": [_row(state, result, names) for result in found[first : first + ROWS_PER_PAGE]],
+        "rows": [
+            _row(state, result, names, metrics) for result in found[first : first + ROWS_PER_PAGE]
+        ],
         "total": len(found),
         "pages": math.ceil(len(found) / ROWS_PER_PAGE),
     }
@@ -114,13 +122,18 @@ def _sorted(
     return [found[place] for place in order]
 
 
-def _column(state: State, sort: str) -> Callable[[JobFinished], float | None]:
+def _column(
+    state: State, sort: str, metrics: Sequence[str]
+) -> Callable[[JobFinished], float | None]:
     """The sort key of a column, which is a number: for a choice, its position among all choices."""
     if sort in COLUMNS:
         if sort == "value":
             return lambda result: None if result.loss is None else state.value(result.loss)
         return attrgetter(sort)
-    axes = {f"p{number}": axis for number, axis in enumerate(chart_data.axes(state))}
+    metric = {f"m{place}": name for place, name in enumerate(metrics)}.get(sort)
+    if metric is not None:
+        return lambda result: number((result.metrics or {}).get(metric))
+    axes = {f"p{place}": axis for place, axis in enumerate(chart_data.axes(state))}
     if sort not in axes:
         raise InputError(f"there is no column {shown(sort)}.")
     axis = axes[sort]
@@ -129,8 +142,8 @@ def _column(state: State, sort: str) -> Callable[[JobFinished], float | None]:
     return lambda result: axis.position(_config(state, result).get(axis.name))
 
 
-def _row(state: State, result: JobFinished, names: list[str]) -> dict[str, Any]:
-    config = _config(state, result)
+def _row(state: State, result: JobFinished, names: list[str], metrics: list[str]) -> dict[str, Any]:
+    config, found = _config(state, result), result.metrics or {}
     return {
         "bracket": result.bracket,
         "index": result.index,
@@ -140,5 +153,6 @@ def _row(state: State, result: JobFinished, names: list[str]) -> dict[str, Any]:
         "value": None if result.loss is None else brief(state.value(result.loss)),
         "seconds": result.seconds,
         "error": None if result.error is None else shortened(result.error.split("\n")[0], 80),
+        "metrics": [brief(found[name]) if name in found else "" for name in metrics],
         "config": [brief(config[name]) if name in config else "" for name in names],
     }

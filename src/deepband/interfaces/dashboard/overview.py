@@ -20,6 +20,7 @@ from deepband.core.records import Evaluation
 from deepband.core.runs import Run
 from deepband.core.schedule import as_number
 from deepband.core.state import State
+from deepband.interfaces.dashboard.failure_list import failure_list
 from deepband.interfaces.dashboard.parameter_charts import parallel, reported
 
 MOST_MARKS = 100
@@ -50,6 +51,7 @@ def overview(state: State, running: frozenset[JobKey], order: Sequence[str] = ()
         "reported": reported(state),
         "parallel": parallel(state, order),
         "quotes": _quotes(state),
+        "failures": failure_list(state),
     }
 
 

@@ -28,7 +28,7 @@ def reported(state: State) -> list[dict[str, Any]]:
         {
             "bracket": row.bracket,
             "index": row.index,
-            "points": [_thinned(state, part) for part in _parts(row.curve)],
+            "points": [_thinned(part) for part in _parts(row.curve)],
         }
         for row in chart_data.curves(state, MOST_REPORTED)
         if len(row.curve) > 1
@@ -42,11 +42,12 @@ def _parts(curve: Sequence[tuple[float, float]]) -> list[Sequence[tuple[float, f
     return [curve[low:high] for low, high in pairwise(bounds)]
 
 
-def _thinned(state: State, curve: Sequence[tuple[float, float]]) -> list[list[float]]:
-    """At most MOST_POINTS points of a curve, evenly, with its last one."""
+def _thinned(curve: Sequence[tuple[float, float]]) -> list[list[float]]:
+    """At most MOST_POINTS points of a curve, evenly, with its last one. They are recorded as the
+    objective reported them."""
     some = list(curve[:: math.ceil(len(curve) / MOST_POINTS)])
     some += [] if some[-1] == curve[-1] else [curve[-1]]
-    return [[step, state.value(loss)] for step, loss in some]
+    return [[step, number] for step, number in some]
 
 
 def parallel(state: State, order: Sequence[str] = ()) -> dict[str, Any]:

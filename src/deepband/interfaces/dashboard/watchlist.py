@@ -18,6 +18,7 @@ from deepband.core.facts import Fact, JobKey
 from deepband.core.state import State
 from deepband.errors import DeepbandError, InputError, StorageError
 from deepband.execution.outbox import Outbox
+from deepband.execution.worker_output import read_output
 from deepband.interfaces.dashboard.overview import overview
 from deepband.interfaces.dashboard.parameter_charts import MOST_AXES, importance_chart
 from deepband.interfaces.dashboard.study_row import study_row
@@ -31,7 +32,7 @@ SECONDS_PER_IMPORTANCE = 30.0
 MOST_JUDGED = 300
 """How many evaluations it is computed from."""
 MOST_OUTPUT = 100_000
-"""How many characters of a worker's output are shown, from its end."""
+"""How many bytes of a worker's output are shown, from its end."""
 
 Result = TypeVar("Result")
 
@@ -130,11 +131,7 @@ class Watched:
 
     def output(self, key: JobKey) -> str | None:
         """The end of the output of the last attempt at a job; None if none is kept."""
-        with suppress(OSError), self._outbox.open_output(key) as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - MOST_OUTPUT))
-            return file.read(MOST_OUTPUT).decode(errors="replace")
-        return None
+        return read_output(self._storage.files, key, MOST_OUTPUT)
 
     def _refresh(self) -> State:
         if self._state is not None and time.monotonic() - self._last_read < SECONDS_PER_READ:

@@ -7,13 +7,13 @@ import io
 import os
 import warnings
 from base64 import b64encode
-from collections import Counter
 from importlib.resources import files
 from typing import Any
 
 import deepband
 from deepband.analysis import chart_data, summary
-from deepband.analysis.export import kind_of_failure
+from deepband.analysis.failures import FailureGroup
+from deepband.analysis.metrics import metric_names
 from deepband.analysis.quote import Quote
 from deepband.analysis.run_names import describe_step, size_text
 from deepband.analysis.text import brief, printable
@@ -22,14 +22,15 @@ from deepband.core.extension import options
 from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
 from deepband.errors import DeepbandError
+from deepband.execution.worker_output import read_output
 from deepband.interfaces.file_output import write_file
 from deepband.plots import KINDS, Plots
 from deepband.plots.image_file import write
 from deepband.study.study import Study
 from deepband.system.installation import install_command
 
-MOST_BEST, MOST_FAILURES, MOST_CHARACTERS = 10, 20, 2000
-"""How many configs, failures and characters of an error are shown."""
+MOST_BEST, MOST_METRICS, MOST_FAILURES, MOST_JOBS, MOST_CHARACTERS = 10, 6, 20, 5, 4000
+"""How many configs and metrics, errors, jobs of each, and characters of a traceback are shown."""
 
 
 def write_report(study: Study, path: str | os.PathLike[str]) -> None:
@@ -59,7 +60,7 @@ def make_report(study: Study) -> str:
 def _contents(study: Study) -> dict[str, Any]:
     state = study.session.state
     status = summary.status(state)
-    failures = [each for each in study.evaluations if each.error is not None]
+    failures = study.failures()
     return {
         "study": study,
         "created": state.created,
@@ -74,8 +75,10 @@ def _contents(study: Study) -> dict[str, Any]:
         "quotes": _quotes(study),
         "best": best_evaluation(state),
         "leaders": [_leader(each) for each in _leaders(study)],
-        "kinds": Counter(kind_of_failure(each) for each in failures).most_common(),
-        "failures": [_failure(each) for each in failures[:MOST_FAILURES]],
+        "metrics": metric_names(state)[:MOST_METRICS],
+        "failed": failures.total,
+        "failures": [_failure(study, each) for each in failures[:MOST_FAILURES]],
+        "other_failures": max(0, len(failures) - MOST_FAILURES),
         "figures": [(kind, _caption(kind), _image(study, kind)) for kind in KINDS],
     }
 
@@ -97,12 +100,21 @@ def _leaders(study: Study) -> list[Evaluation]:
 
 def _leader(evaluation: Evaluation) -> dict[str, Any]:
     config = [(name, brief(value)) for name, value in evaluation.config.items()]
-    return {"evaluation": evaluation, "config": config}
+    metrics = {name: brief(value) for name, value in evaluation.metrics.items()}
+    return {"evaluation": evaluation, "config": config, "metrics": metrics}
 
 
-def _failure(evaluation: Evaluation) -> dict[str, Any]:
-    error = evaluation.error or ""
-    return {"evaluation": evaluation, "lines": error[-MOST_CHARACTERS:].splitlines()}
+def _failure(study: Study, group: FailureGroup) -> dict[str, Any]:
+    """An error with the first jobs that had it, and what the first of them printed."""
+    output = read_output(study.session.files, group.jobs[0], MOST_CHARACTERS)
+    jobs = zip(group.jobs[:MOST_JOBS], group.configs, strict=False)
+    return {
+        "group": group,
+        "jobs": [(job, [(name, brief(value)) for name, value in c.items()]) for job, c in jobs],
+        "more": max(0, group.count - MOST_JOBS),
+        "traceback": (group.traceback or "")[-MOST_CHARACTERS:].splitlines(),
+        "output": (output or "").splitlines(),
+    }
 
 
 def _caption(kind: str) -> str:

@@ -4,6 +4,7 @@ import { drawBrackets } from "./brackets.js";
 import { drawCurves, drawIncumbent, drawReported } from "./charts.js";
 import { apart, byId, element, shown } from "./dom.js";
 import { drawImportance, drawParallel } from "./parameters.js";
+import { drawFailures } from "./failures.js";
 import { Table } from "./table.js";
 
 const TABLE_PAUSE = 2000; // milliseconds between updates of the table while a study runs
@@ -107,6 +108,7 @@ function draw(overview) {
   drawCharts(overview);
   drawQuotes(overview);
   offerImportance(overview);
+  drawFailures(overview, study);
   table.offer(overview);
   tableTimer ??= setTimeout(() => { tableTimer = null; table.load(); }, table.asked ? TABLE_PAUSE : 0);
 }

@@ -93,7 +93,7 @@ export class Table {
     byId("previous").disabled = this.page === 0;
     byId("next").disabled = this.page + 1 >= found.pages;
     const table = byId("evaluations");
-    this.head(table, found.parameters);
+    this.head(table, found.metrics, found.parameters);
     this.body(table.tBodies[0], found.rows);
   }
 
@@ -107,8 +107,9 @@ export class Table {
     if (active) [...body.querySelectorAll("a")].find((link) => link.pathname === active)?.focus();
   }
 
-  head(table, parameters) {
-    const columns = [...PLAIN, ...parameters.map((name, number) => [`p${number}`, name])];
+  head(table, metrics, parameters) {
+    const columns = [...PLAIN, ...metrics.map((name, number) => [`m${number}`, name]),
+      ...parameters.map((name, number) => [`p${number}`, name])];
     const now = JSON.stringify([columns, this.sort, this.descending, this.name]);
     if (this.shownHead === now) return;
     this.shownHead = now;
@@ -139,10 +140,11 @@ export class Table {
     const value = row.value === null
       ? element("td", { class: "bad" }, apart(row.error ?? "failed"))
       : element("td", { class: "number value" }, row.value);
+    const metrics = row.metrics.map((text) => element("td", { class: "number" }, apart(text)));
     const cells = row.config.map((text) => element("td", {}, apart(text)));
     const isBest = this.best && ["bracket", "index", "rung"].every((key) => row[key] === this.best[key]);
     return element("tr", { class: isBest ? "best" : null }, number(row.bracket), element("td", { class: "number" }, link),
       number(row.rung), number(row.budget), number(row.run), value,
-      number(row.seconds === null ? "" : Number(row.seconds.toPrecision(3))), ...cells);
+      number(row.seconds === null ? "" : Number(row.seconds.toPrecision(3))), ...metrics, ...cells);
   }
 }
