@@ -36,11 +36,17 @@ SECONDS_TO_READ = 0.1
 class View(Protocol):
     """What shows progress."""
 
+    def begin(self) -> None:
+        """Prepare the view, before anything runs."""
+
     def show(self, progress: Progress, notes: Sequence[str]) -> None:
         """Update the view; called a few times per second."""
 
     def end(self, progress: Progress, notes: Sequence[str]) -> None:
         """Show the last state, and leave it there."""
+
+    def close(self) -> None:
+        """Undo what `begin` did. A view that was never shown leaves nothing behind."""
 
 
 def check_spec(given: object) -> None:
@@ -156,6 +162,7 @@ def _displayed(view: View, loop: Loop, interrupts: Interrupts, always: bool) -> 
     display = _Display(view, Reader(loop), interrupts)
     interrupts.displayed = display.answers
     thread = Thread(target=display.run, name="deepband progress", daemon=True)
+    view.begin()
     thread.start()
     try:
         yield
@@ -163,6 +170,7 @@ def _displayed(view: View, loop: Loop, interrupts: Interrupts, always: bool) -> 
         display.stop.set()
         thread.join()
         display.end(always)
+        view.close()
 
 
 class _Display:
@@ -214,6 +222,12 @@ class LineView:
     def __init__(self) -> None:
         self._due = time.monotonic() + SECONDS_BETWEEN_LINES
         self._rungs: int | None = None
+
+    def begin(self) -> None:
+        """Nothing to prepare."""
+
+    def close(self) -> None:
+        """Nothing to undo."""
 
     def show(self, progress: Progress, notes: Sequence[str]) -> None:
         if self._rungs is None:

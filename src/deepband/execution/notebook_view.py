@@ -28,6 +28,12 @@ class NotebookView:
     def __init__(self) -> None:
         self._id: str | None = None
 
+    def begin(self) -> None:
+        """Nothing to prepare: the first `show` makes the output."""
+
+    def close(self) -> None:
+        """Nothing to undo."""
+
     def show(self, progress: Progress, notes: Sequence[str]) -> None:
         """Update the output of the cell."""
         parts = [", ".join(state(progress)), *running_lines(progress.running), *notes]
@@ -49,7 +55,7 @@ class NotebookView:
 
 def html(progress: Progress, parts: Sequence[str]) -> str:
     """A bar over the units of budget, and lines below it."""
-    lines = [", ".join(amounts(progress)), best(progress), *parts]
+    lines = [", ".join(amounts(progress)), ", ".join(best(progress)), *parts]
     body = "<br>".join(escape(printable(line)) for line in lines)
     bar = f"<progress value='{share_done(progress):.4f}' max='1' style='width: 20em'></progress>"
     return f"<div>run {progress.run} {bar} {int(100 * share_done(progress))} %<br>{body}</div>"

@@ -6,11 +6,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from unicodedata import combining, east_asian_width
 
-from deepband.analysis.text import about, brief, printable, shortened
+from deepband.analysis.text import about, brief, duration, printable, shortened
 from deepband.execution.progress import Progress, RunningEvaluation
 
 MOST_RUNNING = 8
 """How many running evaluations are listed."""
+MOST_NAME = 24
+"""How many characters of a metric's name are shown."""
 SHORTEST_BAR, LONGEST_BAR = 8, 40
 BARS = {True: ("━", "─"), False: ("#", "-")}
 """What the two parts of a bar are drawn with, if the terminal has Unicode and if it does not."""
@@ -27,26 +29,27 @@ def last_line(progress: Progress) -> str:
 
 
 def _sentence(progress: Progress, parts: Sequence[str]) -> str:
-    return f"run {progress.run}: {', '.join([*amounts(progress), best(progress), *parts])}"
+    return f"run {progress.run}: {', '.join([*amounts(progress), *best(progress), *parts])}"
 
 
-def lines(progress: Progress, notes: Sequence[str], width: int, unicode: bool) -> list[str]:
-    """The same for a terminal: a bar on top, then the running evaluations, then notes."""
-    found = [
-        headline(progress, width, unicode),
-        *wrapped(amounts(progress), width),
-        *wrapped([best(progress)], width),
-        *wrapped(state(progress), width),
-        *(f"  {each}" for each in running_lines(progress.running)),
-        *(line for note in notes for line in textwrap.wrap(printable(note), width)),
-    ]
-    return [fitted(line, width) for line in found]
+def lines(
+    progress: Progress, notes: Sequence[str], width: int, height: int, unicode: bool
+) -> list[str]:
+    """The same for a terminal: a bar on top, then the running evaluations as far as they fit, then
+    notes."""
+    top = [headline(progress, width, unicode)]
+    for parts in (amounts(progress), best(progress), state(progress)):
+        top += wrapped(parts, width)
+    below = [line for note in notes for line in textwrap.wrap(printable(note), width)]
+    most = min(MOST_RUNNING, max(0, height - len(top) - len(below) - 1))
+    running = [f"  {each}" for each in running_lines(progress.running, most)]
+    return [fitted(line, width) for line in [*top, *running, *below][:height]]
 
 
 def last_lines(progress: Progress, notes: Sequence[str], width: int, unicode: bool) -> list[str]:
     """What stays on a terminal when a call has ended."""
     found = [headline(progress, width, unicode)]
-    found += wrapped([*amounts(progress), best(progress), ending(progress)], width)
+    found += wrapped([*amounts(progress), *best(progress), ending(progress)], width)
     return [fitted(line, width) for line in [*found, *notes]]
 
 
@@ -78,15 +81,16 @@ def amounts(progress: Progress) -> list[str]:
     return [*found, f"{progress.failed:,} failed"] if progress.failed else found
 
 
-def best(progress: Progress) -> str:
-    """The best value, its budget, and the main metric."""
+def best(progress: Progress) -> list[str]:
+    """The best value with its budget, and the main metric."""
     found = progress.best
     if found is None or found.value is None:
-        return "no loss yet"
+        return ["no loss yet"]
     text = f"best {brief(found.value)} on budget {brief(found.budget)}"
     if progress.metric is None:
-        return text
-    return f"{text}, {shortened(progress.metric)} {brief(found.metrics[progress.metric])}"
+        return [text]
+    value = brief(found.metrics[progress.metric])
+    return [text, f"{shortened(progress.metric, MOST_NAME)} {value}"]
 
 
 def state(progress: Progress) -> list[str]:
@@ -99,17 +103,17 @@ def state(progress: Progress) -> list[str]:
 
 def ending(progress: Progress) -> str:
     """How a call has ended, and how long it took."""
-    return f"{'done in' if progress.done else 'stopped after'} {clock(progress.seconds)}"
+    return f"{'done in' if progress.done else 'stopped after'} {duration(progress.seconds)}"
 
 
-def running_lines(running: Sequence[RunningEvaluation]) -> list[str]:
+def running_lines(running: Sequence[RunningEvaluation], most: int = MOST_RUNNING) -> list[str]:
     """The running evaluations as aligned lines, and how many are not listed."""
     rows = [
         (
             f"bracket {each.bracket}, index {each.index}, budget {brief(each.budget)}",
             clock(each.seconds),
         )
-        for each in running[:MOST_RUNNING]
+        for each in running[:most]
     ]
     longest = [max((len(row[place]) for row in rows), default=0) for place in (0, 1)]
     found = [f"{where.ljust(longest[0])}  {time.rjust(longest[1])}" for where, time in rows]

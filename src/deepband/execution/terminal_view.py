@@ -34,25 +34,46 @@ class TerminalView:
         self._drawn: list[str] = []
         self._outputs: list[Output] = []
 
+    def begin(self) -> None:
+        """Let everything that Python code prints to the terminal go through `print`."""
+        for name in ("stdout", "stderr"):
+            original = getattr(sys, name)
+            if original is not None and original.isatty():
+                output = Output(self, name, original)
+                self._outputs.append(output)
+                setattr(sys, name, output)
+                _move_logging(original, output)
+
     def show(self, progress: Progress, notes: Sequence[str]) -> None:
         """Redraw the view, unless this process is in the background."""
-        if not self._outputs:
-            self._redirect()
         width, height = _size(self._terminal)
         if _in_foreground(self._terminal):
-            found = lines(progress, notes, width, self._unicode)
             with self._lock:
                 partial = [printable(each.partial) for each in self._outputs if each.partial]
-                self._draw([fitted(each, width) for each in partial] + found[: height - 1])
+                room = height - 1 - len(partial)
+                found = lines(progress, notes, width, room, self._unicode)
+                self._draw([*(fitted(each, width) for each in partial), *found])
 
     def end(self, progress: Progress, notes: Sequence[str]) -> None:
         """Draw the view for the last time, and print below it from now on."""
         width, _ = _size(self._terminal)
         with self._lock:
-            self._draw([])
-            self._restore()
+            self.close()
             self._draw(last_lines(progress, notes, width, self._unicode))
             self._drawn = []
+
+    def close(self) -> None:
+        """Remove the view, and let Python code print directly again."""
+        with self._lock:
+            self._draw([])
+        for output in self._outputs:
+            if getattr(sys, output.stream) is output:
+                setattr(sys, output.stream, output.original)
+            _move_logging(output, output.original)
+            with suppress(OSError, ValueError):
+                output.original.write(output.partial + ("\n" if output.partial else ""))
+                output.original.flush()
+        self._outputs.clear()
 
     def print(self, output: Output, text: str) -> None:
         """Print the complete lines of a text above the view. The rest is shown in the view until
@@ -78,26 +99,6 @@ class TerminalView:
         with suppress(OSError, ValueError):  # the terminal is gone
             self._terminal.write(f"{up}\r{body}{CLEAR_BELOW}")
             self._terminal.flush()
-
-    def _redirect(self) -> None:
-        """Let everything that Python code prints to the terminal go through `print`."""
-        for name in ("stdout", "stderr"):
-            original = getattr(sys, name)
-            if original is not None and original.isatty():
-                output = Output(self, name, original)
-                self._outputs.append(output)
-                setattr(sys, name, output)
-                _move_logging(original, output)
-
-    def _restore(self) -> None:
-        for output in self._outputs:
-            if getattr(sys, output.stream) is output:
-                setattr(sys, output.stream, output.original)
-            _move_logging(output, output.original)
-            with suppress(OSError, ValueError):
-                output.original.write(output.partial + ("\n" if output.partial else ""))
-                output.original.flush()
-        self._outputs.clear()
 
 
 class Output:
@@ -142,7 +143,7 @@ def _size(terminal: TextIO) -> tuple[int, int]:
     found = os.terminal_size((0, 0))
     with suppress(OSError, ValueError):
         found = os.get_terminal_size(terminal.fileno())
-    return max(1, (found.columns or 80) - 1), max(2, found.lines or 24)
+    return max(1, (found.columns or 80) - 1), max(4, found.lines or 24)
 
 
 def _in_foreground(terminal: TextIO) -> bool:
