@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deepband.analysis import chart_data
 from deepband.analysis.importance import importance
 from deepband.core.state import State
+from deepband.errors import counted
 from deepband.plots.style import COLOURS, label, loss_name, new_axes, note
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def draw_importance(state: State, ax: Axes | None, rung: int | None) -> Axes:
     budget = state.run.budgets[found.rung]
     ax.set_xlabel(f"share in the variance of the loss (fANOVA{left_out})", wrap=True)
     ax.set_title(
-        f"Which parameters matter, by {found.evaluations:,} configs on rung {found.rung} "
+        f"Which parameters matter\nby {counted(found.evaluations, 'config')} on rung {found.rung} "
         f"(budget {budget:.6g})"
     )
     return ax

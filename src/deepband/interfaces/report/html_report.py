@@ -14,9 +14,11 @@ from typing import Any
 import deepband
 from deepband.analysis import chart_data, summary
 from deepband.analysis.export import kind_of_failure
-from deepband.analysis.quote import Quote
+from deepband.analysis.key_figures import key_figures
+from deepband.analysis.metrics import main_metric
+from deepband.analysis.quote import Quote, quote_notes, quote_table
 from deepband.analysis.run_names import describe_step, size_text
-from deepband.analysis.text import brief, printable
+from deepband.analysis.text import brief, duration, printable, shortened
 from deepband.core.evaluations import best_evaluation, best_evaluation_at, evaluation_of
 from deepband.core.extension import options
 from deepband.core.records import Evaluation
@@ -46,6 +48,7 @@ def make_report(study: Study) -> str:
     templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     templates.filters["printable"] = lambda text: printable(str(text))
     templates.filters["number"] = lambda number: f"{as_number(number):,.10g}"
+    templates.filters["duration"] = duration
     style = (files(__package__) / "report.css").read_text()
     return templates.get_template("report.html").render(
         style=style,
@@ -59,6 +62,7 @@ def _contents(study: Study) -> dict[str, Any]:
     state = study.session.state
     status = summary.status(state)
     failures = [each for each in study.evaluations if each.error is not None]
+    quotes = _quotes(study)
     return {
         "study": study,
         "created": state.created,
@@ -70,12 +74,14 @@ def _contents(study: Study) -> dict[str, Any]:
         "grid": summary.grid(status),
         "plan": summary.plan(state),
         "runs": study.runs,
-        "quotes": _quotes(study),
+        "quotes": quote_table(quotes) if quotes else [],
+        "quote_notes": quote_notes(quotes),
+        "figures": key_figures(state, status),
         "best": best_evaluation(state),
-        "leaders": [_leader(each) for each in _leaders(study)],
+        "leaders": [_leader(study, each) for each in _leaders(study)],
         "kinds": Counter(kind_of_failure(each) for each in failures).most_common(),
         "failures": [_failure(each) for each in failures[:MOST_FAILURES]],
-        "figures": [(kind, _caption(kind), _image(study, kind)) for kind in KINDS],
+        "images": [(kind, _caption(kind), _image(study, kind)) for kind in KINDS],
     }
 
 
@@ -94,9 +100,16 @@ def _leaders(study: Study) -> list[Evaluation]:
     return [evaluation_of(study.session.state, result) for result, _ in found]
 
 
-def _leader(evaluation: Evaluation) -> dict[str, Any]:
-    config = [(name, brief(value)) for name, value in evaluation.config.items()]
-    return {"evaluation": evaluation, "config": config}
+def _leader(study: Study, evaluation: Evaluation) -> dict[str, Any]:
+    """A row of the best evaluations: one column per parameter, and one for the main metric."""
+    state, config, metrics = study.session.state, evaluation.config, evaluation.metrics
+    names = [axis.name for axis in chart_data.axes(state)]
+    main = main_metric(state)
+    return {
+        "evaluation": evaluation,
+        "config": {shortened(n): brief(config[n]) if n in config else "" for n in names},
+        "metrics": {} if main is None else {shortened(main): brief(metrics.get(main, ""))},
+    }
 
 
 def _failure(evaluation: Evaluation) -> dict[str, Any]:
