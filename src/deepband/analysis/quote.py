@@ -170,7 +170,7 @@ def quote_table(quotes: Sequence[Quote]) -> list[list[str]]:
     """A header and one row per quote, for pages. Times are those of one worker, and left out if
     none was measured."""
     header = ["next step", "strategy", "max_budget", "width", "new configs", "evaluations"]
-    header += ["cost", "of fresh", "cost resumed", "of fresh", "in all", "time"]
+    header += ["cost", "of a fresh run", "cost resumed", "of a fresh run", "in all", "time"]
     rows = [header, *map(_table_row, quotes)]
     return rows if any(row[-1] for row in rows[1:]) else [row[:-1] for row in rows]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deepband.analysis import chart_data
 from deepband.analysis.importance import importance
 from deepband.analysis.measures import Measure, on_rung
+from deepband.errors import counted
 from deepband.plots.style import COLOURS, label, new_axes, note
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def draw_importance(measure: Measure, ax: Axes | None, rung: int | None) -> Axes
     budget, name = state.run.budgets[found.rung], label(measure.short_name)
     ax.set_xlabel(f"share in the variance of the {name} (fANOVA{left_out})", wrap=True)
     ax.set_title(
-        f"Which parameters matter, by {found.evaluations:,} configs on rung {found.rung} "
+        f"Which parameters matter\nby {counted(found.evaluations, 'config')} on rung {found.rung} "
         f"(budget {budget:.6g})"
     )
     return ax

@@ -13,10 +13,11 @@ from typing import Any
 import deepband
 from deepband.analysis import chart_data, summary
 from deepband.analysis.failures import FailureGroup
+from deepband.analysis.key_figures import key_figures
 from deepband.analysis.metrics import metric_names
-from deepband.analysis.quote import Quote
+from deepband.analysis.quote import Quote, quote_notes, quote_table
 from deepband.analysis.run_names import describe_step, size_text
-from deepband.analysis.text import brief, printable
+from deepband.analysis.text import brief, duration, printable, shortened
 from deepband.core.evaluations import best_evaluation, best_evaluation_at, evaluation_of
 from deepband.core.extension import options
 from deepband.core.records import Evaluation
@@ -48,6 +49,7 @@ def make_report(study: Study) -> str:
     templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     templates.filters["printable"] = lambda text: printable(str(text))
     templates.filters["number"] = lambda number: f"{as_number(number):,.10g}"
+    templates.filters["duration"] = duration
     style = (files(__package__) / "report.css").read_text()
     return templates.get_template("report.html").render(
         style=style,
@@ -60,7 +62,7 @@ def make_report(study: Study) -> str:
 def _contents(study: Study) -> dict[str, Any]:
     state = study.session.state
     status = summary.status(state)
-    failures = study.failures()
+    failures, quotes = study.failures(), _quotes(study)
     return {
         "study": study,
         "created": state.created,
@@ -72,14 +74,15 @@ def _contents(study: Study) -> dict[str, Any]:
         "grid": summary.grid(status),
         "plan": summary.plan(state),
         "runs": study.runs,
-        "quotes": _quotes(study),
+        "quotes": quote_table(quotes) if quotes else [],
+        "quote_notes": quote_notes(quotes),
+        "figures": key_figures(state, status),
         "best": best_evaluation(state),
-        "leaders": [_leader(each) for each in _leaders(study)],
-        "metrics": metric_names(state)[:MOST_METRICS],
+        "leaders": [_leader(study, each) for each in _leaders(study)],
         "failed": failures.total,
         "failures": [_failure(study, each) for each in failures[:MOST_FAILURES]],
         "other_failures": max(0, len(failures) - MOST_FAILURES),
-        "figures": [(kind, _caption(kind), _image(study, kind)) for kind in KINDS],
+        "images": [(kind, _caption(kind), _image(study, kind)) for kind in KINDS],
     }
 
 
@@ -98,10 +101,16 @@ def _leaders(study: Study) -> list[Evaluation]:
     return [evaluation_of(study.session.state, result) for result, _ in found]
 
 
-def _leader(evaluation: Evaluation) -> dict[str, Any]:
-    config = [(name, brief(value)) for name, value in evaluation.config.items()]
-    metrics = {name: brief(value) for name, value in evaluation.metrics.items()}
-    return {"evaluation": evaluation, "config": config, "metrics": metrics}
+def _leader(study: Study, evaluation: Evaluation) -> dict[str, Any]:
+    """A row of the best evaluations: one column per parameter, and one per metric."""
+    state, config, metrics = study.session.state, evaluation.config, evaluation.metrics
+    names = [axis.name for axis in chart_data.axes(state)]
+    measured = metric_names(state)[:MOST_METRICS]
+    return {
+        "evaluation": evaluation,
+        "config": {shortened(n): brief(config[n]) if n in config else "" for n in names},
+        "metrics": {shortened(n): brief(metrics.get(n, "")) for n in measured},
+    }
 
 
 def _failure(study: Study, group: FailureGroup) -> dict[str, Any]:
