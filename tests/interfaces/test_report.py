@@ -99,11 +99,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(main, ["report", "a.study"])
     assert result.exit_code == 0, result.output
     hostile.check_self_contained(Path("report.html").read_text())
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "a.study",
-        "a.study.files",
-        "report.html",
-    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.study", "report.html"]
 
 
 @pytest.mark.parametrize(
