@@ -6,6 +6,7 @@ others enter it to see the disk. From outside, its files are under /proc/PID/roo
 
 from __future__ import annotations
 
+import atexit
 import errno
 import itertools
 import shutil
@@ -13,15 +14,16 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-import preloaded
-
 NAMESPACES = (("--user", "--map-root-user", "--mount"), ("--mount",))
 """Options of `unshare`: for an ordinary user, or for root where that is not allowed."""
-MOUNT = 'mount -t tmpfs -o "$1" tmpfs "$2" && echo ready && read -r _'
+KEEP = "mount -t tmpfs tmpfs /mnt && umount /mnt && echo ready && read -r _"
+"""Says so when disks can be mounted, and waits."""
 
 
 @dataclass(frozen=True)
@@ -70,28 +72,44 @@ def suppress_full() -> Iterator[None]:
             raise
 
 
+class Namespace(NamedTuple):
+    """A mount namespace, which all disks share: so do the processes that are forked there."""
+
+    root: Path
+    """Its root, as seen from outside."""
+    enter: tuple[str, ...]
+    """The command that runs another command inside."""
+
+
+@cache
+def namespace() -> Namespace | None:
+    """A mount namespace for this test process; None if that is not allowed."""
+    for flags in NAMESPACES:
+        keeper = subprocess.Popen(
+            ["unshare", *flags, "sh", "-c", KEEP], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert keeper.stdout is not None
+        if keeper.stdout.readline() == b"ready\n":
+            atexit.register(keeper.communicate)  # closing its input ends it, and the disks with it
+            return Namespace(
+                Path(f"/proc/{keeper.pid}/root"), _enter(keeper.pid, "--user" in flags)
+            )
+        keeper.communicate()
+    return None
+
+
 @contextmanager
 def mounted(folder: Path, options: str) -> Iterator[Disk]:
     """A disk with these options of tmpfs, such as "size=1m", mounted over a folder."""
     folder.mkdir(exist_ok=True)
-    for flags in NAMESPACES:
-        keeper = subprocess.Popen(
-            ["unshare", *flags, "sh", "-c", MOUNT, "sh", options, str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        with keeper:
-            assert keeper.stdout is not None
-            if keeper.stdout.readline() == "ready\n":
-                root = Path(f"/proc/{keeper.pid}/root")
-                enter = _enter(keeper.pid, "--user" in flags)
-                try:
-                    yield Disk(folder, root, enter)
-                finally:
-                    preloaded.end_server(enter)
-                return  # closing its input ends the keeper, and the disk with it
-    pytest.skip("no disk can be mounted: this needs root or unprivileged user namespaces")
+    if not (found := namespace()):
+        pytest.skip("no disk can be mounted: this needs root or unprivileged user namespaces")
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    subprocess.run([*found.enter, *mount], check=True)
+    try:
+        yield Disk(folder, found.root, found.enter)
+    finally:
+        subprocess.run([*found.enter, "umount", "--lazy", str(folder)], check=True)
 
 
 def _enter(pid: int, as_user: bool) -> tuple[str, ...]:
