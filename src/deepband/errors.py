@@ -63,8 +63,8 @@ def shown(given: object, most: int = 80) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things in words: "1 evaluation", "2 evaluations"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """A number of things in words: "1 evaluation", "2 evaluations", "20,000 evaluations"."""
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 class DeepbandError(Exception):

@@ -14,6 +14,7 @@ import deepband
 import preloaded
 from deepband.core.facts import JobKey
 from deepband.execution.outbox import Outbox, RunningJob
+from deepband.system.interrupts import answer_to
 from driving import wait_until
 from preloaded import Process
 from torture import state_of
@@ -132,7 +133,9 @@ def test_once_lets_running_jobs_end_and_records_them(
     running = wait_until_running(folder, process, workers)
     process.send_signal(number)
     assert process.wait(timeout=30) == 130
-    assert "Interrupted" in (folder / "said").read_text()
+    said = (folder / "said").read_text()
+    assert "Interrupted" in said
+    assert f"\n{answer_to(number, workers)}\n" in said
     assert {job.key for job in running} <= known(folder)
     assert no_jobs_left(folder)
     assert finishes(folder)

@@ -29,6 +29,8 @@ ProgressSpec: TypeAlias = bool | Callable[[Progress], object] | None
 
 SECONDS_BETWEEN_VIEWS = 0.25
 SECONDS_BETWEEN_LINES = 60.0
+SECONDS_BETWEEN_CALLS = 0.1
+"""How often a user's function is called at most."""
 SECONDS_TO_READ = 0.1
 """How long a view waits for the study."""
 
@@ -136,25 +138,38 @@ class Reader:
 
 @contextmanager
 def _reported(function: Callable[[Progress], object], loop: Loop) -> Iterator[None]:
-    """Call a user's function after each commit of results, and at the end."""
-    reader, failed = Reader(loop), False
-
-    def report() -> None:
-        nonlocal failed
-        try:
-            function(reader.read(-1))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # including SystemExit: it must not end a run
-            if not failed:
-                _warn("the function that was given as progress", error)
-            failed = True
-
-    loop.recorded = report
+    """Call a user's function when results are recorded, but not too often, and at the end."""
+    reports = _Reports(function, Reader(loop))
+    loop.recorded = reports.recorded
     try:
         yield
     finally:
-        report()
+        reports.call()
+
+
+class _Reports:
+    """The calls of a user's function. Its first exception becomes a warning."""
+
+    def __init__(self, function: Callable[[Progress], object], reader: Reader) -> None:
+        self._function = function
+        self._reader = reader
+        self._due = 0.0
+        self._failed = False
+
+    def recorded(self) -> None:
+        if time.monotonic() >= self._due:
+            self.call()
+
+    def call(self) -> None:
+        try:
+            self._function(self._reader.read(-1))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # including SystemExit: it must not end a run
+            if not self._failed:
+                _warn("the function that was given as progress", error)
+            self._failed = True
+        self._due = time.monotonic() + SECONDS_BETWEEN_CALLS
 
 
 @contextmanager

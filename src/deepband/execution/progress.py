@@ -6,6 +6,7 @@ A reading looks only at results that are new since the one before, so that it co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -104,7 +105,7 @@ class Meter:
         jobs = sorted(running, key=lambda each: each.since)
         workers = max(self._workers, len(jobs))
         left = slots_left(state)
-        cost_left = sum((n * self._charges[rung] for (_, rung), n in left.items()), Fraction(0))
+        cost_left = sum(n * self._charges[rung] for (_, rung), n in left.items())
         best, metric = self._best_of(state)
         return Progress(
             run=state.run.number,
@@ -112,9 +113,9 @@ class Meter:
             total_evaluations=self._done + sum(left.values()),
             finished_rungs=sum(not left.get(cell) for cell in state.run.counts()),
             failed=self._failed,
-            spent=as_number(self._spent),
-            left=as_number(cost_left),
-            total=as_number(self._spent + cost_left),
+            spent=self._amount(self._spent),
+            left=self._amount(cost_left),
+            total=self._amount(self._spent + cost_left),
             best=best,
             metric=metric,
             running=tuple(_running(each, now) for each in jobs),
@@ -144,11 +145,13 @@ class Meter:
     def _start(self, state: State) -> None:
         """Count everything that the current run has."""
         run = self._run = state.run
-        self._charges = [run.schedule.charge(rung) for rung in range(run.schedule.top + 1)]
-        self._pace.charges = list(map(float, self._charges))
+        charges = [run.schedule.charge(rung) for rung in range(run.schedule.top + 1)]
+        self._parts = math.lcm(*(charge.denominator for charge in charges))
+        self._charges = [int(charge * self._parts) for charge in charges]
+        self._pace.charges = list(map(float, charges))
         self._cells = [state.results[cell] for cell in run.schedule.cells()]
         self._sizes = list(map(len, self._cells))
-        self._done, self._failed, self._spent = 0, 0, Fraction(0)
+        self._done = self._failed = self._spent = 0
         for results in self._cells:
             for result in results.values():
                 self._add(result)
@@ -161,6 +164,10 @@ class Meter:
         self._failed += result.loss is None
         self._spent += self._charges[result.rung]
         return True
+
+    def _amount(self, parts: int) -> int | float:
+        """A cost in units of budget. Whole numbers of parts are much faster than fractions."""
+        return as_number(Fraction(parts, self._parts))
 
     def _best_of(self, state: State) -> tuple[Evaluation | None, str | None]:
         found = best_result(state)

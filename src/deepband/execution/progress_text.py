@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from unicodedata import combining, east_asian_width
 
 from deepband.analysis.text import about, brief, duration, printable, shortened
+from deepband.errors import counted
 from deepband.execution.progress import Progress, RunningEvaluation
 
 MOST_RUNNING = 8
@@ -73,7 +74,7 @@ def share_done(progress: Progress) -> float:
 def amounts(progress: Progress) -> list[str]:
     """Evaluations and units of budget, and how many evaluations failed."""
     least = "at least " if progress.run and not progress.done else ""
-    evaluations = plural(progress.total_evaluations, "evaluation")
+    evaluations = counted(progress.total_evaluations, "evaluation")
     found = [
         f"{progress.evaluations:,} of {least}{evaluations}",
         f"{_units(progress.spent)} of {least}{_units(progress.total)} units",
@@ -95,7 +96,7 @@ def best(progress: Progress) -> list[str]:
 
 def state(progress: Progress) -> list[str]:
     """What is running, and how long the run takes."""
-    workers = plural(progress.workers, "worker")
+    workers = counted(progress.workers, "worker")
     found = [f"{len(progress.running)} running on {workers}", f"{clock(progress.seconds)} elapsed"]
     left = progress.seconds_left
     return [*found, "no estimate yet" if left is None else f"{about(max(1, round(left)))} left"]
@@ -153,11 +154,6 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def plural(count: int, noun: str) -> str:
-    """A count and its noun, such as "1 worker" or "2 workers"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _units(amount: int | float) -> str:

@@ -204,7 +204,8 @@ class Study:
         `progress` says whether to show how far the run is. By default there is a live display if
         stderr is a terminal, and in a notebook. With True there is always one; in a log it is one
         line per finished rung, and at least one per minute. False shows nothing. A function
-        receives a `deepband.Progress` whenever results are recorded, and at the end.
+        receives a `deepband.Progress` when results are recorded, at most ten times per second, and
+        at the end.
 
         >>> study.optimize(lambda config, budget: config["x"] + 1 / budget)
         """
