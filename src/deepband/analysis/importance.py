@@ -55,12 +55,15 @@ def importance_of(given: Sample) -> Importance:
 
 
 def sample(
-    state: State, rung: int | None = None, most: int = MOST, metric: str | None = None
+    state: State, rung: int | None = None, most: int | None = None, metric: str | None = None
 ) -> Sample:
-    """At most so many evaluations of a rung, with the parameters that vary in them."""
+    """At most `most` evaluations of a rung, by default MOST, with the parameters that vary in
+    them."""
     chosen = chart_data.rung_to_judge(state, rung)
     found = on_rung(measure(state, metric), chosen)
-    found = found[:: math.ceil(len(found) / most) or 1]  # from the best to the worst, evenly
+    found = found[
+        :: math.ceil(len(found) / (most or MOST)) or 1
+    ]  # from the best to the worst, evenly
     axes = [
         axis
         for axis in chart_data.axes(state)
