@@ -505,7 +505,7 @@ def test_a_file_of_format_1_is_watched(tmp_path: Path, monkeypatch: pytest.Monke
 def test_notes_of_workers_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
     make(tmp_path / "a.study", 3).close()
     jobs = tmp_path / "a.study.files" / "jobs"
-    jobs.mkdir(parents=True, exist_ok=True)
+    jobs.mkdir(parents=True)
     for name, note in (("0-1-0.token", "[]"), ("0abc", "{}"), ("0-2-0.token", "{")):
         (jobs / name).write_text(note)
     watched = Watched(tmp_path / "a.study")
