@@ -17,7 +17,7 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 settings.register_profile(
     "default",
-    max_examples=30,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

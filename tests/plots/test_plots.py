@@ -181,11 +181,19 @@ def infinite(job: object) -> object:
     return math.inf
 
 
-@pytest.mark.parametrize("kind", KINDS)
+LITTLE = [None, fails, infinite, lambda job: 1.0, lambda job: (-1) ** job.index * 1e308]
+
+
 @pytest.mark.parametrize(
-    "objective", [None, fails, infinite, lambda job: 1.0, lambda job: (-1) ** job.index * 1e308]
+    ("kind", "objective", "max_budget"),
+    [
+        # The budgets take turns; the other one is heavy.
+        pytest.param(kind, each, budget, marks=() if (row + column) % 2 == n else pytest.mark.heavy)
+        for row, kind in enumerate(KINDS)
+        for column, each in enumerate(LITTLE)
+        for n, budget in enumerate([1, 9])
+    ],
 )
-@pytest.mark.parametrize("max_budget", [1, 9])
 def test_a_study_with_little_to_show(kind: str, objective: Any, max_budget: int) -> None:
     study = open_study(space=SPACE, max_budget=max_budget)
     if objective:
@@ -214,8 +222,15 @@ def hostile_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("form", ["png", "pdf", "svg"])
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        # The formats take turns; the others are heavy.
+        pytest.param(kind, form, marks=() if number % 3 == turn else pytest.mark.heavy)
+        for number, kind in enumerate(KINDS)
+        for turn, form in enumerate(["png", "pdf", "svg"])
+    ],
+)
 def test_hostile_names_are_drawn_into_every_format(
     kind: str, form: str, hostile_place: Path, tmp_path: Path
 ) -> None:

@@ -168,7 +168,13 @@ class TestEverySamplerThatLearns:
         same = [index for index in range(GROUP) if first[index] == second[index]]
         assert set(same) >= set(range(EVERY - 1, GROUP, EVERY))
 
-    @pytest.mark.parametrize("strategy", STRATEGIES)
+    @pytest.mark.parametrize(
+        "strategy",
+        [
+            pytest.param(each, marks=() if each == "efficient" else pytest.mark.heavy)
+            for each in STRATEGIES
+        ],
+    )
     def test_the_same_study_for_any_order_and_counts_as_uniform_has_them(
         self, name: str, strategy: StrategyName
     ) -> None:
@@ -316,8 +322,15 @@ def large(parameters: int, conditional: bool) -> Space:
     return Space(space)
 
 
-@pytest.mark.parametrize("conditional", [False, True])
-@pytest.mark.parametrize("parameters", [222, 786])
+@pytest.mark.parametrize(
+    ("parameters", "conditional"),
+    [
+        (222, True),
+        (786, False),
+        pytest.param(222, False, marks=pytest.mark.heavy),
+        pytest.param(786, True, marks=pytest.mark.heavy),
+    ],
+)
 def test_the_work_of_tpe_grows_with_the_parameters_and_not_with_their_square(
     parameters: int, conditional: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,8 +90,14 @@ def test_a_forecast_after_an_unfinished_extension_counts_what_is_left() -> None:
     assert others
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("brackets", [1, 2, None])
+@pytest.mark.parametrize(
+    ("strategy", "brackets"),
+    [
+        pytest.param(strategy, brackets, marks=() if number % 3 == other else pytest.mark.heavy)
+        for number, strategy in enumerate(STRATEGIES)
+        for other, brackets in enumerate([1, 2, None])
+    ],
+)
 def test_what_an_extension_trains_again_is_bounded(
     strategy: StrategyName, brackets: int | None, tmp_path: Path
 ) -> None:

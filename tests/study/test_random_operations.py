@@ -174,7 +174,7 @@ OPERATIONS: dict[Callable[[Player], None], int] = {
     Player.add: 1,
     Player.finish: 1,
 }
-SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(10, 100))]
+SEEDS = [*range(5), *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(5, 100))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
