@@ -99,12 +99,6 @@ class Evaluation(EvaluationFields):
         """
         return self._find((self.bracket, self.index, self.rung)) if self._find else None
 
-    def found_by(self, find: Callable[[JobKey], Any] | None) -> Evaluation:
-        """A copy whose checkpoint this function finds."""
-        other = Evaluation._make(self)
-        other._find = find
-        return other
-
     def __repr__(self) -> str:
         return record_repr(self)
 
@@ -129,6 +123,13 @@ class Evaluation(EvaluationFields):
         place = f"bracket {self.bracket}, index {self.index}, rung {self.rung}"
         error = f": {self.error.splitlines()[0]}" if self.error else ""
         return f"{found} with budget {self.budget:.6g} ({place}){error}"
+
+
+def with_checkpoint(evaluation: Evaluation, find: Callable[[JobKey], Any] | None) -> Evaluation:
+    """A copy of an evaluation whose checkpoint this function finds."""
+    other = Evaluation._make(evaluation)
+    other._find = find
+    return other
 
 
 def _brief(value: object) -> str:

@@ -26,7 +26,7 @@ from deepband.core.extension import (
     wider,
 )
 from deepband.core.facts import ConfigsDrawn, JobKey, JobsReopened
-from deepband.core.records import Evaluation, Job
+from deepband.core.records import Evaluation, Job, with_checkpoint
 from deepband.core.results import read_result, read_results
 from deepband.core.schedule import Budget, as_number, check_count
 from deepband.core.strategies import FRUGAL, StrategyName, check_name
@@ -705,7 +705,7 @@ class Study:
         found = best_evaluation(self.session.state)
         if found is None:
             raise NoResultError(count_evaluations(self.session.state))
-        return found.found_by(self.session.find_checkpoint)
+        return with_checkpoint(found, self.session.find_checkpoint)
 
     def best_at(self, rung: int | None = None) -> Evaluation:
         """The evaluation with the smallest loss on one rung, by default the highest rung that has
@@ -717,13 +717,13 @@ class Study:
         found = best_evaluation_at(self.session.state, rung)
         if found is None:
             raise NoResultError(count_evaluations(self.session.state, rung), rung)
-        return found.found_by(self.session.find_checkpoint)
+        return with_checkpoint(found, self.session.find_checkpoint)
 
     @property
     def evaluations(self) -> list[Evaluation]:
         """Every evaluation, sorted by bracket, index and rung."""
         find = self.session.find_checkpoint
-        return [each.found_by(find) for each in all_evaluations(self.session.state)]
+        return [with_checkpoint(each, find) for each in all_evaluations(self.session.state)]
 
     def failures(self) -> Failures:
         """The failed evaluations of all runs, grouped by their error, the most frequent first:

@@ -17,7 +17,7 @@ from filelock import FileLock
 from deepband.analysis import export as exports
 from deepband.analysis import summary
 from deepband.core.evaluations import best_evaluation, best_evaluation_at
-from deepband.core.records import Evaluation
+from deepband.core.records import Evaluation, with_checkpoint
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError, StorageError
 from deepband.execution.outbox import Outbox
@@ -119,7 +119,7 @@ def best(study: Path, rung: int | None, only_path: bool, as_json: bool) -> None:
     if found is None:
         show(None, as_json, describe(None, label))
         return
-    folder = found.found_by(opened.session.find_checkpoint).checkpoint
+    folder = with_checkpoint(found, opened.session.find_checkpoint).checkpoint
     text = f"{describe(found, label)}\ncheckpoint: {folder or 'none'}"
     show({**found._asdict(), "checkpoint": folder}, as_json, text)
 
