@@ -173,10 +173,10 @@ class NoResultError(DeepbandError):
         self.rung = rung
         where = "" if rung is None else f" on rung {rung}"
         if evaluations:
-            found = f"none of the {evaluations} evaluations{where} has a finite loss"
+            found = f"none of the {evaluations} evaluations{where} has a finite result"
             if evaluations == 1:
-                found = f"the only evaluation{where} has no finite loss"
-            why = f"{found}. See the errors in `study.evaluations`."
+                found = f"the only evaluation{where} has no finite result"
+            why = f"{found}. See why with `study.failures()`."
         else:
             why = f"nothing has been evaluated{where}. Run the study first, with `study.optimize`."
         super().__init__(f"there is no best evaluation{where} yet: {why}")

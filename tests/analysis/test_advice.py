@@ -103,7 +103,7 @@ def test_a_top_rung_without_losses_does_not_pay(bad: object) -> None:
     study = finished(lambda job: bad if job.rung == 3 else rank(job))
     advice = study.advice()
     assert not advice.deepening.pays
-    assert advice.deepening.reason == "no config has a finite loss on the top rung"
+    assert advice.deepening.reason == "no config has a finite result on the top rung"
     assert advice.gains[-1].incumbent is None
     assert advice.best_budget == 9
     nothing = finished(lambda job: bad).advice()

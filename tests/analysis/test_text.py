@@ -40,7 +40,7 @@ def test_times(seconds: float, text: str) -> None:
 
 def test_singular_and_plural() -> None:
     assert [counted(n, "job") for n in (0, 1, 2)] == ["0 jobs", "1 job", "2 jobs"]
-    assert "the only evaluation on rung 2 has no finite loss" in str(NoResultError(1, 2))
+    assert "the only evaluation on rung 2 has no finite result" in str(NoResultError(1, 2))
     assert str(ObjectiveError(["no"])).startswith("the first evaluation failed; ")
     study = open_study(max_budget=1)
     assert repr(study).endswith("1 job open>")

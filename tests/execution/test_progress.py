@@ -188,7 +188,7 @@ def test_a_line_has_everything() -> None:
     )
     new = replace(SAMPLE, best=None, metric=None, seconds_left=None, failed=1, workers=1)
     assert one_line(new) == (
-        "run 0: 14 of 22 evaluations, 45 of 78 units, 1 failed, no loss yet, "
+        "run 0: 14 of 22 evaluations, 45 of 78 units, 1 failed, no result yet, "
         "1 running on 1 worker, 1:02:03 elapsed, no estimate yet"
     )
 
@@ -399,7 +399,7 @@ def test_the_clock_moves_while_the_first_evaluation_runs(folder: Path, workers: 
     terminal = Terminal(call(f"waits, 'a.study', workers={workers}"), folder)
     screen = terminal.wait_for(r"^  bracket 0, index 0, budget 1  0:01$")
     assert "0 of 22 evaluations, 0 of 78 units" in screen
-    assert "no loss yet" in screen
+    assert "no result yet" in screen
     screen = terminal.wait_for(r"^  bracket 0, index 0, budget 1  0:02$")
     assert f"{workers} running on {workers} worker" in screen
     assert "no estimate yet" in screen

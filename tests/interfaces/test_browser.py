@@ -17,6 +17,7 @@ from selenium.webdriver.support.ui import Select
 
 import deepband
 import hostile
+from deepband import FailedEvaluationsWarning
 from deepband.analysis.quote import quote_table
 from deepband.core.extension import options
 from deepband.interfaces.report.html_report import write_report
@@ -317,6 +318,43 @@ def test_every_look(browser: Browser, tmp_path: Path, size: tuple[int, int], sch
         wait_until(lambda: browser.all("#evaluations tbody tr"))
         for selector in ("h1", "#state", "#count", "a[href^='/studies']", "figcaption"):
             assert contrast(browser, selector) >= 4.5
+        browser.check_quiet()
+
+
+def test_failures_stay_unfolded_and_lead_to_the_output(browser: Browser, tmp_path: Path) -> None:
+    def objective(config: dict[str, Any], budget: float) -> dict[str, float]:
+        print("training with", config["lr"])
+        if config["kind"] == "b":
+            raise ValueError(f"no kind {config['kind']} with {config['lr']}")
+        return {"loss": config["lr"] / budget, "accuracy": 1 - config["lr"]}
+
+    study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=9)
+    with serving(tmp_path / "a.study") as server:
+        browser.open(server.url)
+        wait_until(lambda: browser.texts("#count") == ["0 evaluations"])
+        assert not browser.find("#failures-section").is_displayed()
+        with pytest.warns(FailedEvaluationsWarning):
+            study.optimize(objective, workers=2, max_cost=9, first_failures=0)
+        wait_until(lambda: browser.all("#failures summary"))
+        browser.find("#failures summary").click()
+        with pytest.warns(FailedEvaluationsWarning):
+            study.optimize(objective, workers=2, first_failures=0)
+        (group,) = study.failures()
+        wait_until(
+            lambda: browser.texts("#failures li")[0].startswith(f"{group.count} \u00d7 Value")
+        )
+        assert browser.find("#failures pre").is_displayed()
+        assert browser.texts("#failures pre") == [group.traceback]
+        wait_until(lambda: browser.texts("#count") == ["22 evaluations"])
+        assert browser.texts("#evaluations thead th")[7] == "accuracy"
+        browser.find('[data-sort="m0"]').click()
+        browser.find('[data-sort="m0"]').click()
+        best = f"{max(each.metrics.get('accuracy', 0) for each in study.evaluations):.6g}"
+        wait_until(lambda: table(browser, "#evaluations")[0][7] == best)
+        browser.check_quiet()
+        browser.find("#failures a").click()
+        wait_until(lambda: browser.all("pre.output"))
+        assert f"training with {group.configs[0]['lr']}" in browser.texts("pre.output")[0]
         browser.check_quiet()
 
 

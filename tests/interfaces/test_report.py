@@ -43,7 +43,7 @@ def test_a_report_contains_everything() -> None:
     headings = [tag for tag, _ in outline.tags if tag == "h2"]
     assert len(headings) == 7
     assert f"Smallest loss on any budget: {study.best.value:.6g} with" in outline.text
-    assert "Best on rung 3, the highest rung with a finite loss" in outline.text
+    assert "Best on rung 3, the highest rung with a finite result" in outline.text
     for strategy in ("discarding", "preserving", "efficient", "frugal"):
         assert quoted(study.quote(strategy)) in rows(outline.text)
     for run in study.runs:
@@ -79,7 +79,7 @@ def test_a_report_without_results(objective: Any) -> None:
     if objective:
         finish(study, objective)
     text = hostile.check_self_contained(make_report(study)).text
-    assert "No evaluation has a finite loss yet" in text
+    assert "No evaluation has a finite result yet" in text
     assert ("Available when the run is done" in text) == (objective is None)
 
 

@@ -191,7 +191,7 @@ def test_failures_of_later_runs_are_verdicts() -> None:
     with pytest.warns(FailedEvaluationsWarning):
         study.auto_extend(train, max_cost=3000)
     assert [run.max_budget for run in study.runs] == [9, 27]
-    assert study.advice().reason == "no config has a finite loss on the top rung"
+    assert study.advice().reason == "no config has a finite result on the top rung"
 
     begun = open_study()
     begun.optimize(falling)

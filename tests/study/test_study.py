@@ -293,7 +293,9 @@ def test_best_ignores_failures_and_infinity() -> None:
     study = open_study()
     finish(study, lambda job: float("inf") if job.index else RuntimeError())
     assert study.done
-    with pytest.raises(NoResultError, match="none of the 22 evaluations has a finite loss") as best:
+    with pytest.raises(
+        NoResultError, match="none of the 22 evaluations has a finite result"
+    ) as best:
         _ = study.best
     with pytest.raises(NoResultError, match="none of the 9 evaluations on rung 0") as on_rung:
         study.best_at(0)

@@ -193,7 +193,7 @@ def _prospects(state: State, found: Evidence, change: float | None) -> tuple[Pro
     losses = [loss for of in state.schedule.brackets for loss in state.losses(of, top).values()]
     budget = f"{state.run.budgets[top]:.10g}"
     if not found.high:
-        failed = Prospect(False, "no config has a finite loss on the top rung")
+        failed = Prospect(False, "no config has a finite result on the top rung")
     elif 2 * losses.count(None) > len(losses):
         failed = Prospect(False, f"most evaluations with budget {budget} failed: fix that first")
     else:

@@ -71,7 +71,7 @@ def decide(
     """Whether deepening pays by this evidence, and the reason in words."""
     gain, spread = found.gain, found.spread
     if not found.high:
-        return False, "no config has a finite loss on the top rung"
+        return False, "no config has a finite result on the top rung"
     if found.both < fewest:
         return True, "too few configs are on both top rungs to tell"
     if gain is None or spread is None:

@@ -41,7 +41,7 @@ def _best(state: State) -> KeyFigure:
     name = f"best {'value' if state.created.maximize else 'loss'}"
     best = best_evaluation(state)
     if best is None:
-        return KeyFigure("best", name, "none", "no evaluation has a finite loss yet")
+        return KeyFigure("best", name, "none", "no evaluation has a finite result yet")
     place = f"budget {best.budget:.6g}, bracket {best.bracket}, index {best.index}"
     return KeyFigure("best", name, brief(best.value), place)
 

@@ -86,7 +86,7 @@ def best(progress: Progress) -> list[str]:
     """The best value with its budget, and the main metric."""
     found = progress.best
     if found is None or found.value is None:
-        return ["no loss yet"]
+        return ["no result yet"]
     text = f"best {brief(found.value)} on budget {brief(found.budget)}"
     if progress.metric is None:
         return [text]

@@ -60,7 +60,7 @@ def show(value: object, as_json: bool, text: object = None) -> None:
 def describe(best: Evaluation | None, label: str = ANY_BUDGET) -> str:
     """The best evaluation in a few lines. `label` says which one it is."""
     if best is None:
-        return f"{label}: none yet, because no evaluation has a finite loss"
+        return f"{label}: none yet, because no evaluation has a finite result"
     found = f"{label}: {best.value:.6g} with budget {best.budget:.6g}"
     lines = [f"{found} (bracket {best.bracket}, index {best.index}, rung {best.rung})"]
     lines += [f"         {metric}" for metric in _metric_lines(best.metrics)]

@@ -100,10 +100,10 @@ def _ticks(axis: chart_data.Axis) -> list[list[Any]]:
 def importance_chart(found: Importance) -> dict[str, Any]:
     """The parameters with the largest shares, and where they come from."""
     shares = [[shortened(name, 40), round(share, 4)] for name, share in found.shares.items()]
-    note = f"Share in the variance of the loss, by {counted(found.evaluations, 'config')} on rung "
-    note += f"{found.rung} (fANOVA)."
+    configs = counted(found.evaluations, "config")
+    note = f"Share in the variance of the results of {configs} on rung {found.rung} (fANOVA)."
     if not shares:
-        note = "The losses so far do not show which parameters matter."
+        note = "The results so far do not show which parameters matter."
     if len(shares) > MOST_SHARES:
         note += f" The first {MOST_SHARES} of {len(shares)} parameters."
     return {"shares": shares[:MOST_SHARES], "note": note}

@@ -119,6 +119,7 @@ def _failure(study: Study, group: FailureGroup) -> dict[str, Any]:
     jobs = zip(group.jobs[:MOST_JOBS], group.configs, strict=False)
     return {
         "group": group,
+        "error": shortened(group.error, 300),
         "jobs": [(job, [(name, brief(value)) for name, value in c.items()]) for job, c in jobs],
         "more": max(0, group.count - MOST_JOBS),
         "traceback": (group.traceback or "")[-MOST_CHARACTERS:].splitlines(),

@@ -29,6 +29,7 @@ export function drawIncumbent(overview) {
 
 export function drawCurves(overview) {
   const lines = bestLast(overview, overview.curves, (curve) => (curve.promoted ? "first" : "quiet"), true);
+  byId("curves-title").textContent = `${overview.maximize ? "Values" : "Losses"} from rung to rung`;
   const budgets = [...new Set(overview.cells.map((cell) => cell.budget))].sort((a, b) => a - b);
   chart(byId("curves"), {
     lines, log: true, ticks: budgets, flags: [],
@@ -66,7 +67,7 @@ function bestLast({ best }, rows, kindOf, dots) {
 function chart(figure, what) {
   const points = what.lines.flatMap((line) => line.points);
   if (!points.length) {
-    figure.replaceChildren(element("p", { class: "muted" }, "No evaluation has a finite loss yet."));
+    figure.replaceChildren(element("p", { class: "muted" }, "No evaluation has a finite result yet."));
     return;
   }
   const width = Math.max(280, figure.clientWidth || 560);

@@ -9,7 +9,7 @@ export function drawParallel({ parallel, best, maximize }) {
   const figure = byId("parallel");
   const { axes, lines, note } = parallel;
   if (!lines.length) {
-    figure.replaceChildren(element("p", { class: "muted" }, "No evaluation has a finite loss yet."));
+    figure.replaceChildren(element("p", { class: "muted" }, "No evaluation has a finite result yet."));
     return;
   }
   const room = figure.parentElement.clientWidth || 600;

@@ -45,7 +45,7 @@ function drawFigures({ figures }) {
 
 function drawBest({ best, maximize }) {
   if (best === null) {
-    byId("best").replaceChildren(element("p", { class: "muted" }, "No evaluation has a finite loss yet."));
+    byId("best").replaceChildren(element("p", { class: "muted" }, "No evaluation has a finite result yet."));
     return;
   }
   const link = element("a", { href: `/studies/${study}/configs/${best.bracket}/${best.index}` },
