@@ -43,6 +43,7 @@ from sklearn.model_selection import (
     PredefinedSplit,
     ShuffleSplit,
     StratifiedKFold,
+    cross_val_score,
 )
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -56,7 +57,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import deepband
 from deepband import InputError
 from deepband.core.strategies import StrategyName
-from deepband.integrations.sklearn import DeepbandSearchCV
+from deepband.integrations.sklearn import DeepbandSearchCV, fold_rounds
 from deepband.integrations.sklearn.subsamples import Subsampled, nested
 from deepband.system.installation import install_command
 
@@ -85,6 +86,7 @@ SEARCHES = {
     "samples": DeepbandSearchCV(LogisticRegression(), C, cv=2, random_state=0),
     "regressor": DeepbandSearchCV(Ridge(), {"alpha": (0.1, 1.0)}, cv=2, random_state=0),
     "partial_fit": make(),
+    "folds": DeepbandSearchCV(LogisticRegression(), C, resource="folds", cv=2, random_state=0),
 }
 EXCEPTIONS = {
     ("regressor", "check_supervised_y_2d"): "no search warns of a column y, GridSearchCV neither",
@@ -339,12 +341,17 @@ WARM = {
 }
 
 
+LIGHT = {"forest", "histograms"}
+
+
 def with_warm_start(estimator: Any, warm: bool = True) -> Any:
     steps = estimator.steps[-1][0] + "__" if isinstance(estimator, Pipeline) else ""
     return clone(estimator).set_params(**{f"{steps}warm_start": warm})
 
 
-@pytest.mark.parametrize("name", WARM)
+@pytest.mark.parametrize(
+    "name", [each if each in LIGHT else pytest.param(each, marks=heavy) for each in WARM]
+)
 def test_ensembles_that_start_warm_continue_and_score_the_same(name: str) -> None:
     estimator, space, resource = WARM[name]
     settings: dict[str, Any] = {
@@ -444,7 +451,7 @@ def test_a_candidate_that_does_not_start_warm_starts_again() -> None:
         assert each.resumed_from == expected
 
 
-@pytest.mark.parametrize("jobs", [None, 2])
+@pytest.mark.parametrize("jobs", [None, pytest.param(2, marks=heavy)])
 def test_a_warm_start_in_a_file_with_weights_and_processes(
     jobs: int | None, tmp_path: Path
 ) -> None:
@@ -498,6 +505,115 @@ def test_saved_models_do_not_contain_callbacks(tmp_path: Path) -> None:
     assert recorder.begun["fit-final-estimator"] == 2 * len(search.study_.evaluations) + 1
     for path in (tmp_path / "a.study.files").glob("models/*/*[0-9]"):
         assert b"Propagated" not in path.read_bytes()
+
+
+class Fitted(LogisticRegression):  # type: ignore[misc] # it ships no types
+    """Notes the data of every fit."""
+
+    fits: ClassVar[list[Any]] = []
+
+    def fit(self, X: Any, y: Any) -> Any:
+        self.fits.append((self.C, X.tobytes()))
+        return super().fit(X, y)
+
+
+def by_folds(**given: Any) -> DeepbandSearchCV:
+    settings = {"resource": "folds", "cv": ShuffleSplit(9, random_state=0), "random_state": 0}
+    return DeepbandSearchCV(given.pop("estimator", Fitted()), C, **{**settings, **given})
+
+
+def test_folds_are_evaluated_once_and_scores_are_means_of_all_so_far() -> None:
+    Fitted.fits.clear()
+    search = by_folds(max_resources=3).fit(X, y).deepen(X, y)
+    run, deeper = search.study_.runs
+    assert (run.trained, deeper.trained) == (run.cost_resumed, deeper.cost_resumed)
+    assert len(Fitted.fits) == run.trained + deeper.trained + 2  # refits
+    assert len({data for _, data in Fitted.fits}) == 9 + 1
+    results, folds = search.cv_results_, list(ShuffleSplit(9, random_state=0).split(X, y))
+    assert set(results["n_resources"]) == {1, 3, 9}
+    for row, count in enumerate(results["n_resources"]):
+        model = LogisticRegression(**results["params"][row])
+        scores = cross_val_score(model, X, y, cv=folds[:count])
+        found = [results[f"split{fold}_test_score"][row] for fold in range(9)]
+        assert found[:count] == list(scores)
+        assert np.isnan(found[count:]).all()
+        assert results["mean_test_score"][row] == scores.mean()
+        assert results["std_test_score"][row] == scores.std()
+        assert results["mean_fit_time"][row] > 0
+    assert search.n_splits_ == 9
+    assert search.refit_indices_ is None
+    assert Fitted.fits[-1][1] == X.tobytes()
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=heavy)])
+def test_folds_in_a_file_with_several_metrics(jobs: int, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "estimator": LogisticRegression(),
+        "scoring": ["accuracy", "f1"],
+        "refit": "f1",
+        "return_train_score": True,
+        "n_jobs": jobs,
+    }
+    stored = by_folds(study=tmp_path / "a.study", max_resources=3, **settings).fit(X, y)
+    again = by_folds(study=tmp_path / "a.study", max_resources=9, **settings).fit(X, y)
+    alone = by_folds(max_resources=3, **settings).fit(X, y).deepen(X, y)
+    assert again.n_splits_ == alone.n_splits_ == stored.n_splits_ == 9
+    for name, column in alone.cv_results_.items():
+        if name.startswith(("split", "mean_t", "std_t", "rank")):
+            np.testing.assert_array_equal(again.cv_results_[name], column)
+    assert {"split8_train_f1", "mean_train_accuracy"} <= set(alone.cv_results_)
+
+
+def test_all_folds_are_the_default() -> None:
+    search = by_folds(cv=4, factor=2).fit(X, y)
+    assert search.n_resources_ == [1, 2, 4]
+    assert search.best_score_ == search.cv_results_["mean_test_score"][search.best_index_]
+    with pytest.raises(InputError, match="cv has 4 splits, but max_resources would be 8"):
+        search.deepen(X, y)
+    search.widen(X, y)
+    assert search.width_ == 2
+
+
+def test_the_times_of_folds_are_joined() -> None:
+    times = [0.5, 0.25, 2.0, 1.0]
+    first = fold_rounds._times("fit_time", fold_rounds.NOTHING, times[:1])
+    second = fold_rounds._times("fit_time", fold_rounds.Earlier(0, 1, first), times[1:])
+    assert second["mean_fit_time"] == pytest.approx(np.mean(times))
+    assert second["std_fit_time"] == pytest.approx(np.std(times))
+
+
+class FailsOnFold(LogisticRegression):  # type: ignore[misc] # it ships no types
+    """Fails on one training fold, for about half of the candidates."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        data = globals()["X"]
+        training, _ = list(ShuffleSplit(9, random_state=0).split(data))[2]
+        if self.C > 0.1 and np.array_equal(X, data[training]):
+            raise ValueError("not on this fold")
+        return super().fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_candidate_that_fails_on_a_fold_fails() -> None:
+    search = by_folds(estimator=FailsOnFold(), max_resources=9).fit(X, y)
+    evaluations = search.study_.evaluations
+    assert {each.config["C"] > 0.1 for each in evaluations if each.budget == 3} == {True, False}
+    for each in evaluations:
+        assert (each.loss is None) == (each.budget >= 3 and each.config["C"] > 0.1)
+    assert search.best_params_["C"] <= 0.1
+
+
+def test_imported_scores_without_folds_are_evaluated_from_the_start(tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    by_folds(max_resources=3, study=place).fit(X, y)
+    with deepband.open_study(place) as study, pytest.warns(deepband.WaitingWarning):
+        study.add_evaluation({"C": 1.0}, 3, 0.99, origin="elsewhere")
+    search = by_folds(max_resources=9, study=place).fit(X, y)
+    (top,) = (
+        each for each in search.study_.evaluations if each.config == {"C": 1.0} and each.budget == 9
+    )
+    assert top.resumed_from is None
+    assert {f"split{fold}_test_score" for fold in range(9)} <= set(top.metrics)
 
 
 @pytest.mark.parametrize("n_jobs", [pytest.param(1, marks=heavy), 2])
@@ -787,6 +903,7 @@ def test_a_fitted_search_travels(tmp_path: Path) -> None:
         ({"resource": "epochs"}, "not a parameter of SGDClassifier"),
         ({"estimator": LogisticRegression()}, "has no such method"),
         ({"max_resources": "auto"}, "give the largest"),
+        ({"resource": "folds"}, "cv has 2 splits, but max_resources would be 3"),
         ({"resource": "n_samples", "max_resources": 1000}, "there are 300 samples"),
         ({"factor": 1}, "^factor is 1"),
         ({"width": 0}, "^width is 0: give a whole number of 1 or more"),
@@ -1303,6 +1420,18 @@ def test_callbacks_receive_every_evaluation(refit: bool) -> None:
     more = len(search.study_.evaluations) - known
     assert recorder.begun["candidate-split-evaluation"] == 2 * (known + more)
     assert recorder.around[2:] == recorder.around[:2]
+
+
+def test_callbacks_receive_every_fold() -> None:
+    recorder = Recorder()
+    search = by_folds(estimator=LogisticRegression(), max_resources=3)
+    if not HAS_CALLBACKS:
+        return
+    search.set_callbacks(recorder).fit(X, y)
+    assert recorder.begun == recorder.ended
+    assert recorder.begun["candidate-split-evaluation"] == search.study_.runs[0].trained
+    assert recorder.begun["rung"] == 3
+    assert recorder.begun["fold"] == 1 + 3 + 2
 
 
 @pytest.mark.parametrize("jobs", [None, 2])

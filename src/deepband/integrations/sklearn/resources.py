@@ -1,4 +1,4 @@
-"""What a budget is spent on: samples, a parameter of the estimator, or calls of partial_fit.
+"""What a budget is spent on: samples, folds, a parameter of the estimator, or calls of partial_fit.
 
 Each resource turns the budget of a job into the splitter and the parameters with which scikit-learn
 evaluates it, and trains the best estimator in the end.
@@ -70,6 +70,8 @@ def resource_of(name: str, estimator: Any, X: Any, y: Any, folder: Path, seed: i
     """The resource of a name."""
     if name == "n_samples":
         return Samples(estimator, count(X), y, seed)
+    if name == "folds":
+        return Resource(estimator)  # the rounds choose the folds
     if name == "partial_fit":
         return PartialFit(estimator, y, folder)
     if is_continued(estimator, name):
@@ -84,7 +86,7 @@ class Parameter(Resource):
         if name not in estimator.get_params():
             raise InputError(
                 f"resource is {name!r}, which is not a parameter of {type(estimator).__name__}: "
-                "give the name of a parameter, 'n_samples' or 'partial_fit'."
+                "give the name of a parameter, 'n_samples', 'folds' or 'partial_fit'."
             )
         super().__init__(estimator)
         self.name = name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -87,17 +88,27 @@ class Rounds:
                 raise
 
     def _evaluate(self, evaluate: Evaluate, batch: list[Job], context: Any) -> list[Any]:
-        """The results of jobs on one rung. If all their fits fail, scikit-learn raises; then these
-        candidates count as failed, unless no evaluation of the study has succeeded."""
+        """The results of jobs on one rung."""
+        cv = self.resource.splitter(self.splits, batch[0])
+        with self._task("rung", context, len(batch) * len(self.splits)) as reported:
+            found = self._scored(evaluate, batch, cv, reported)
+        return [self._result(each) for each in found]
+
+    def _task(
+        self, name: str, context: Any, count: int, in_order: bool = False
+    ) -> AbstractContextManager[Any]:
+        """Report a task and the number of its subtasks to callbacks."""
+        settings = {"max_subtasks": count, "sequential_subtasks": in_order}
+        return task(context, name, self.search, **settings)
+
+    def _scored(self, evaluate: Evaluate, batch: list[Job], cv: Any, context: Any) -> list[Any]:
+        """The columns of `cv_results_` for jobs. If all their fits fail, scikit-learn raises; then
+        these candidates count as failed, unless no evaluation of the study has succeeded."""
         candidates = [self.resource.parameters(self.named(job.config), job) for job in batch]
         self._check_parameters(candidates)
-        cv = self.resource.splitter(self.splits, batch[0])
-        count = len(batch) * len(self.splits)
-        settings = {"max_subtasks": count, "sequential_subtasks": False}
+        given = {} if context is None else {"callback_ctx": context}
         try:
-            with task(context, "rung", self.search, **settings) as reported:
-                given = {} if reported is None else {"callback_ctx": reported}
-                results = evaluate(candidates, cv=cv, **given)
+            results = evaluate(candidates, cv=cv, **given)
         except ValueError as error:
             # Parameters and splits are already checked, so the fits failed.
             if (
@@ -109,15 +120,17 @@ class Rounds:
             return [error] * len(batch)
         self.succeeded = True
         first = len(results["params"]) - len(batch)
-        return [self._result(results, first + number) for number in range(len(batch))]
+        return [kept_columns(results, first + number) for number in range(len(batch))]
 
     def _outcome(self, job: Job, result: Any) -> Outcome:
-        """A result with the rung from which training continued."""
-        session, before = self.study.session, self.resource.continued_from(job)
-        lower = session.state.run.budgets[: job.rung]
-        below = [rung for rung, budget in enumerate(lower) if int(budget) == before]
-        resumed = below[-1] if below else None
-        return read_result(result, session.maximize)._replace(resumed_from=resumed)
+        outcome = read_result(result, self.study.session.maximize)
+        return outcome._replace(resumed_from=self._resumed_from(job))
+
+    def _resumed_from(self, job: Job) -> int | None:
+        """The rung from which the evaluation of a job continued; None if it started anew."""
+        before = self.resource.continued_from(job)
+        lower = self.study.session.state.run.budgets[: job.rung]
+        return next((rung for rung, budget in enumerate(lower) if int(budget) == before), None)
 
     def _check_parameters(self, candidates: list[dict[str, Any]]) -> None:
         """Raise if the estimator does not have a parameter: that is an error of the user, not a
@@ -125,11 +138,13 @@ class Rounds:
         for candidate in candidates:
             clone(self.resource.estimator).set_params(**clone(candidate, safe=False))
 
-    def _result(self, results: dict[str, Any], row: int) -> dict[str, Any]:
+    def _result(self, found: Any) -> Any:
+        """What is recorded: the score to optimise and all columns, or an error."""
+        if isinstance(found, Exception):
+            return found
         name = f"mean_test_{self.metric}"
-        if name not in results:
+        if name not in found:
             raise InputError(
                 f"there is no metric {self.metric!r}: with several, set refit to one of them."
             )
-        score = float(results[name][row])
-        return {"loss": score, **kept_columns(results, row)}
+        return {"loss": found[name], **found}

@@ -22,6 +22,7 @@ from deepband.analysis.summary import Plan, plan
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError
 from deepband.integrations.sklearn import fingerprint
+from deepband.integrations.sklearn.fold_rounds import FoldRounds
 from deepband.integrations.sklearn.outcomes import NAMES, outcome
 from deepband.integrations.sklearn.partial_fit import PartiallyFitted
 from deepband.integrations.sklearn.resources import Resource, resource_of
@@ -46,12 +47,14 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     """Hyperband over the parameters of an estimator, which can be continued with `deepen` and
     `widen`.
 
-    `resource` is what the budget counts: "n_samples", a parameter of the estimator such as
-    "n_estimators", or "partial_fit", which counts calls and continues training from the rung below.
-    Ensembles and neural networks with `warm_start=True` continue training when their number of
-    trees or iterations is the resource. The resource grows by `factor` from rung to rung, from
+    `resource` is what the budget counts: "n_samples", "folds" of cross-validation, a parameter of
+    the estimator such as "n_estimators", or "partial_fit", which counts calls and continues
+    training from the rung below. Ensembles and neural networks with `warm_start=True` continue
+    training when their number of trees or iterations is the resource.
+
+    The resource grows by `factor` from rung to rung, from
     `min_resources` ("smallest": 1, or for samples 2 x classes x folds) to `max_resources` ("auto":
-    all samples).
+    all samples or folds).
 
     `param_distributions` is a search space of deepband, or a list of dicts of which each candidate
     samples one. `sampler` is the name of a sampler, by default "uniform".
@@ -131,7 +134,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
                 self.__dict__.pop(name, None)
         X, y = indexable(X, y)
         with self._opened(X, y, params, resumes) as (study, splits):
-            larger = Larger(max_budget=largest_resource(self, X))
+            larger = Larger(max_budget=largest_resource(self, X, splits))
             self._search(study, X, y, splits, params, self.strategy, larger)
         return self
 
@@ -244,7 +247,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             raise InputError(f"the study {self.study} is gone: restore it, or call fit again.")
         X, y = indexable(X, y)
         with self._opened(X, y, params, resumes=True) as (study, splits):
-            check_enough(self, X, larger.get("max_budget", 0))
+            check_enough(self, X, splits, larger.get("max_budget", 0))
             self._search(study, X, y, splits, params, strategy, larger)
         return self
 
@@ -261,7 +264,8 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         """Run the study until it is done with what is asked for, and set the attributes."""
         metric, resource = metric_of(self.scoring, self.refit), self._resource(study, X, y)
         named = partial(parameters_of, self.param_distributions)
-        rounds = Rounds(self, study, resource, splits, metric, self.refit, strategy, larger, named)
+        kind = FoldRounds if self.resource == "folds" else Rounds
+        rounds = kind(self, study, resource, splits, metric, self.refit, strategy, larger, named)
         finish = partial(outcome, rounds, X, y, fingerprint.routed(self, params).fit)
         rounds.check()
         self._study = study
@@ -269,7 +273,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             rounds.extend()
         if study.done:
             # Scikit-learn's `fit` sets these if there is something to evaluate.
-            self.n_splits_, self.multimetric_ = len(splits), metric != "score"
+            self.multimetric_ = metric != "score"
             self.scorer_ = scorers_of(self.estimator, self.scoring)
             found = finish(None)
         else:
@@ -278,7 +282,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
                 found = self._found
         for name in NAMES:
             self.__dict__.pop(name, None)
-        self.__dict__.update(found)
+        self.__dict__.update(found, n_splits_=len(splits))
         first = Larger(width=self.width)
         self._asked: Larger = {**vars(self).get("_asked", first), **larger}
 
@@ -293,10 +297,12 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     @contextmanager
     def _prepared(self, rounds: Rounds, finish: Any) -> Iterator[None]:
         """Replace attributes while scikit-learn's `fit` runs: the estimator by one that accepts a
-        budget, a generator of splits by a list, and `refit` by False, because scikit-learn sees
-        only a part of the results."""
+        budget, a generator of splits by a list, many folds by one, and `refit` by False, because
+        scikit-learn sees only a part of the results."""
         replaced = {"estimator": rounds.resource.estimator, "refit": False}
-        if hasattr(self.cv, "__next__"):
+        if isinstance(rounds, FoldRounds):
+            replaced["cv"] = rounds.splits[:1]  # one fold per call
+        elif hasattr(self.cv, "__next__"):
             replaced["cv"] = rounds.splits
         before = {name: getattr(self, name) for name in replaced}
         self.__dict__.update(replaced, _rounds=rounds, _finish=finish)

@@ -25,12 +25,15 @@ from deepband.study.study import Study
 SETTINGS = {"min_budget": "min_resources", "max_budget": "max_resources", "eta": "factor"}
 """The names of settings in a study, and in a search."""
 
+LIMITED = {"n_samples": lambda X, splits: count(X), "folds": lambda X, splits: len(splits)}
+"""How much there is of resources that come from the data."""
+
 
 def open_for(search: Any, X: Any, y: Any, splits: Any) -> Study:
     """Make the study of a search, or open the one in its file."""
     settings = settings_of(search)
     if search.study is None or not Path(search.study).exists():
-        settings["max_budget"] = largest_resource(search, X)
+        settings["max_budget"] = largest_resource(search, X, splits)
         settings["min_budget"] = smallest_resource(search, X, y, splits)
         settings["seed"] = int(check_random_state(search.random_state).randint(2**31))
     return open_study(search.study, **settings)
@@ -64,14 +67,14 @@ def check_settings(search: Any, state: State) -> None:
     check_same(state, settings_of(search))
 
 
-def largest_resource(search: Any, X: Any) -> int:
+def largest_resource(search: Any, X: Any, splits: Any) -> int:
     """The resources of the top rung of the first run."""
     if search.max_resources != "auto":
-        check_enough(search, X, search.max_resources)
+        check_enough(search, X, splits, search.max_resources)
         return whole("max_resources", search.max_resources)
-    if search.resource != "n_samples":
+    if search.resource not in LIMITED:
         raise InputError(f"max_resources is 'auto': give the largest {search.resource!r}.")
-    return count(X)
+    return LIMITED[search.resource](X, splits)
 
 
 def smallest_resource(search: Any, X: Any, y: Any, splits: Any) -> int:
@@ -85,13 +88,19 @@ def smallest_resource(search: Any, X: Any, y: Any, splits: Any) -> int:
     return min(2 * len(splits) * classes, count(X))
 
 
-def check_enough(search: Any, X: Any, wanted: float) -> None:
-    """Raise if there are fewer samples than resources, where these are samples."""
-    if search.resource == "n_samples" and wanted > count(X):
+def check_enough(search: Any, X: Any, splits: Any, wanted: float) -> None:
+    """Raise if there are fewer samples or folds than resources, where these are what is counted."""
+    if search.resource not in LIMITED or wanted <= LIMITED[search.resource](X, splits):
+        return
+    if search.resource == "folds":
         raise InputError(
-            f"there are {count(X)} samples, but max_resources would be {wanted}. Start with fewer "
-            "resources to deepen later, or try more candidates with widen."
+            f"cv has {len(splits)} splits, but max_resources would be {wanted}. Start with a cv of "
+            "as many splits as you may need, or try more candidates with widen."
         )
+    raise InputError(
+        f"there are {count(X)} samples, but max_resources would be {wanted}. Start with fewer "
+        "resources to deepen later, or try more candidates with widen."
+    )
 
 
 def plan_before_fit(search: Any) -> Plan:
