@@ -18,7 +18,7 @@ from PIL import Image
 from selenium import webdriver
 
 IMAGES = Path(__file__).parent / "images"
-LOOKS = {"page": (1440, 1290, "light"), "phone": (390, 1130, "dark")}
+LOOKS = {"page": (1440, 1500, "light"), "phone": (390, 1130, "dark")}
 RUNNING = "4 running"
 TRAIN = """
 import math, random, time
@@ -93,7 +93,9 @@ def take(url: str) -> None:
 
 def wait_until_running(driver: webdriver.Chrome) -> None:
     """Wait until the page shows that only the evaluations that are held back are left to run."""
-    while RUNNING not in driver.execute_script("return document.body.textContent"):
+    text = ""
+    while RUNNING not in text or "Being computed" in text:
+        text = driver.execute_script("return document.body.textContent")
         time.sleep(0.2)
     time.sleep(3)  # the page updates itself once more when the lower rungs are complete
 
