@@ -18,7 +18,7 @@ from PIL import Image
 from selenium import webdriver
 
 IMAGES = Path(__file__).parent / "images"
-LOOKS = {"page": (1180, 1130, "light"), "phone": (390, 1130, "dark")}
+LOOKS = {"page": (1440, 1500, "light"), "phone": (390, 1130, "dark")}
 RUNNING = "4 running"
 TRAIN = """
 import math, random, time
@@ -32,11 +32,19 @@ space = {
 }
 
 
-def train(config, budget):
+def train(config, budget, context):
     while budget == 27 and Path("hold").exists():
         time.sleep(0.1)
     if config["layers"] == 8 and config["dropout"] > 0.4:
         raise MemoryError("the model does not fit into memory")
+    for epoch in range(1, budget + 1):
+        time.sleep(0.01)
+        context.report(epoch, loss_after(config, epoch))
+    loss = loss_after(config, budget)
+    return {"loss": loss, "accuracy": 1 - loss}
+
+
+def loss_after(config, budget):
     noise = random.Random(repr((sorted(config.items()), budget))).gauss(0, 0.02)
     floor = 0.02 * abs(math.log10(config["lr"]) + 2) ** 2 + 0.1 * config["dropout"]
     return floor + abs(noise) / budget**0.5 + 0.4 / (budget**0.6 * config["layers"] ** 0.3)
@@ -85,7 +93,9 @@ def take(url: str) -> None:
 
 def wait_until_running(driver: webdriver.Chrome) -> None:
     """Wait until the page shows that only the evaluations that are held back are left to run."""
-    while RUNNING not in driver.execute_script("return document.body.textContent"):
+    text = ""
+    while RUNNING not in text or "Being computed" in text:
+        text = driver.execute_script("return document.body.textContent")
         time.sleep(0.2)
     time.sleep(3)  # the page updates itself once more when the lower rungs are complete
 

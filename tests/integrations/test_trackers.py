@@ -409,21 +409,35 @@ CELLS = [
 ]
 
 
+TABLES = {
+    "study.best": "loss ",
+    "study.plan()": "Plan: ",
+    "study.runs": "Runs",
+    "study.explain(0, 0)": "Why it was or was not promoted",
+    "study.advice()": " at 9: ",
+}
+"""What is displayed as a table, and part of its caption."""
+
+
 def test_a_notebook(tmp_path: Path) -> None:
     import nbformat
     from nbclient import NotebookClient
 
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(dedent(c)) for c in CELLS])
+    texts = [dedent(cell) for cell in (*CELLS, *TABLES)]
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in texts])
     paths = {"cwd": str(tmp_path), "env": os.environ | {"IPYTHONDIR": str(tmp_path / "ipython")}}
     client = NotebookClient(book, timeout=240, resources={"metadata": {"path": str(tmp_path)}})
     client.execute(**paths)
-    first, ran, quote, progress, *frames = [cell.outputs for cell in book.cells]
+    outputs = [cell.outputs for cell in book.cells]
+    first, ran, quote, progress, *frames = outputs[: len(CELLS)]
+    for output, caption in zip(outputs[len(CELLS) :], TABLES.values(), strict=True):
+        assert caption in html(output).split("</caption>")[0]
     assert "run 0, max_budget 3, 5 jobs open" in html(first)
     assert ran == []
     assert "deepening &#x27;efficient&#x27;" in html(quote)
     assert re.search("<div>run 1 <progress .* 100 %.*17 of 17 evaluations.*done in", html(progress))
     evaluations = len(deepband.open_study(tmp_path / "a.study").evaluations)
-    assert all(f"{evaluations}" in html(outputs) for outputs in frames)
+    assert all(f"{evaluations}" in html(frame) for frame in frames)
 
 
 def html(outputs: list[Any]) -> str:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 import pytest
@@ -338,6 +339,9 @@ def test_the_demo_with_the_smallest_networks(
     first, second = (CliRunner().invoke(main, ["demo"]) for _ in range(2))
     assert (first.exit_code, second.exit_code) == (0, 0)
     check_demo(first.output, second.output)
+    picture = ElementTree.fromstring(Path("demo-best.svg").read_bytes())
+    assert picture.tag.endswith("svg")
+    assert len(picture.findall("{*}polyline")) == 1
 
 
 def check_demo(first: str, second: str) -> tuple[int, int]:
@@ -347,6 +351,11 @@ def check_demo(first: str, second: str) -> tuple[int, int]:
     assert found is not None
     new, epochs = map(int, found.groups())
     assert f"{69 + epochs} epochs trained in total" in first
+    assert re.search(rf"^ +{69 + epochs} epochs trained$", first, re.MULTILINE)  # of the curve
+    low, high = map(int, re.findall(r"cost resumed +(\d+) to (\d+),", first)[0])
+    assert low <= epochs <= high
+    assert "deepband serve demo.study " in first
+    assert "The same as a picture: demo-best.svg" in first
     assert f"Resuming demo.study, which has {22 + new} evaluations." in second
     assert second.rsplit("reused", maxsplit=1)[-1] == first.rsplit("reused", maxsplit=1)[-1]
     return new, epochs

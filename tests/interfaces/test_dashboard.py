@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -19,12 +20,14 @@ from click.testing import CliRunner
 
 import deepband
 import hostile
+from deepband.analysis.importance import Importance, Sample
 from deepband.analysis.quote import quote_table
 from deepband.core.extension import options
 from deepband.interfaces.cli import main
 from deepband.interfaces.dashboard.app import make_app
 from deepband.interfaces.dashboard.evaluation_list import ROWS_PER_PAGE
 from deepband.interfaces.dashboard.guard import HEADERS
+from deepband.interfaces.dashboard.parameter_charts import MOST_AXES, MOST_LINES, MOST_POINTS
 from deepband.interfaces.dashboard.server import check_safe, host_names
 from deepband.interfaces.dashboard.watchlist import Watched, Watchlist
 from deepband.storage.schema import SCHEMA
@@ -465,6 +468,75 @@ def test_hostile_names_are_escaped_in_every_page(tmp_path: Path) -> None:
         _, body = server.ask(f"{study}/evaluations?text=" + "%3Cscript%3E")
         assert json.loads(body)["total"] > 0
         assert "\\u202e" not in body.decode().replace("\\\\u202e", "")  # shown as text, not turned
+
+
+def test_importance_is_computed_for_new_results_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed = []
+
+    def counting(given: Sample) -> Importance:
+        computed.append(given)
+        return Importance(given.rung, len(given.found), {"lr": 0.75, "kind": 0.25}, ())
+
+    monkeypatch.setattr("deepband.interfaces.dashboard.watchlist.importance_of", counting)
+    monkeypatch.setattr("deepband.interfaces.dashboard.watchlist.SECONDS_PER_READ", 0.0)
+    study = make(tmp_path / "a.study", 3)
+    watched = Watched(tmp_path / "a.study")
+    assert watched.importance()["shares"] == [["lr", 0.75], ["kind", 0.25]]
+    watched.importance()
+    assert len(computed) == 1
+    study.deepen("efficient")
+    finish(study, noisy(1))
+    watched.importance()  # too soon
+    assert len(computed) == 1
+    monkeypatch.setattr("deepband.interfaces.dashboard.watchlist.SECONDS_PER_IMPORTANCE", 0.0)
+    watched.importance()
+    watched.importance()
+    assert len(computed) == 2
+
+
+def test_importance_says_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
+    with serving(tmp_path / "a.study") as server:
+        _, body = server.ask(f"{server.study()}/importance")
+    assert json.loads(body) == {
+        "shares": [],
+        "note": "The losses so far do not show which parameters matter.",
+    }
+    finish(study, noisy(1))
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    found = Watched(tmp_path / "a.study").importance()
+    assert found["shares"] == []
+    assert "importance needs Optuna" in found["note"]
+
+
+def test_curves_and_coordinates_are_limited(tmp_path: Path) -> None:
+    """However large a study is, a page draws few lines, and says so."""
+    space = {f"p{number:02}": (0.0, 1.0) for number in range(30)}
+    study = deepband.open_study(tmp_path / "a.study", space=space, max_budget=27, width=30)
+    finish(study, noisy(1))
+    found = json.loads(Watched(tmp_path / "a.study").overview())["parallel"]
+    assert (len(found["axes"]), len(found["lines"])) == (MOST_AXES, MOST_LINES)
+    count = sum(each.rung == 3 for each in study.evaluations)
+    assert found["note"] == (
+        f"The best 200 of {count} configs on rung 3 (budget 27), 20 of 30 parameters"
+    )
+
+
+def test_a_config_that_starts_over_has_a_curve_in_parts(tmp_path: Path) -> None:
+    def train(config: dict[str, float], budget: int, context: deepband.Context) -> float:
+        for step in range(1, 400 * budget + 1):
+            context.report(step, config["lr"] / step)
+        return config["lr"] / budget
+
+    study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)
+    study.optimize(train)
+    curves = json.loads(Watched(tmp_path / "a.study").overview())["reported"]
+    parts = next(each["points"] for each in curves if each["bracket"] == 0)
+    assert [part[0][0] for part in parts] == [1, 1]
+    assert [part[-1][0] for part in parts] == [400, 1200]
+    assert all(len(part) <= MOST_POINTS + 1 for part in parts)
 
 
 # How it reads studies

@@ -56,14 +56,12 @@ def _metric(state: State) -> KeyFigure | None:
 def _progress(state: State, status: Status) -> KeyFigure:
     whole = state.schedule.cost_of({(c.bracket, c.rung): c.slots for c in status.cells})
     share = 1.0 if status.done else max(0.0, float(1 - status.left / whole)) if whole else 0.0
-    evaluated, slots = (sum(getattr(c, name) for c in status.cells) for name in _COUNTED)
+    slots = sum(cell.slots for cell in status.cells)
+    evaluated = slots - sum(slots_left(state).values())
     units = f"{_units(whole - status.left)} of {_units(whole)} units"
     detail = f"{evaluated:,} of {slots:,} evaluations, {units}"
     percent = int(100 * share)  # 100 % only when it is done
     return KeyFigure("progress", f"progress of run {status.run}", f"{percent} %", detail, share)
-
-
-_COUNTED = "evaluated", "slots"
 
 
 def _time_left(state: State, status: Status) -> KeyFigure | None:

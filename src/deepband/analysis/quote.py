@@ -195,9 +195,10 @@ def quote_notes(quotes: Sequence[Quote]) -> list[str]:
     """What the table of quotes does not say by itself."""
     notes = [
         "Cost counts every evaluation at its whole budget, cost resumed only what is trained when "
-        "training continues from the rung below. In all is the cost of all runs afterwards. The "
-        "time is that of one worker, as measured so far."
+        "training continues from the rung below. In all is the cost of all runs afterwards."
     ]
+    if any(each.seconds for each in quotes):
+        notes.append("The time is that of one worker, as measured so far.")
     if any(each.strategy == FRUGAL for each in quotes):
         notes.append(f"frugal is {OUTSIDE}.")
     most = max((each.retraining for each in quotes), default=Fraction(0))

@@ -78,7 +78,8 @@ def _run_row(run: RunSummary) -> list[str]:
     size = [f"{run.max_budget:.10g}", str(run.width), brackets, str(run.evaluations)]
     state = "" if run.done else "unfinished"
     step = [run.step or "", run.strategy or ""]
-    return [str(run.run), *step, *size, *costs, duration(run.seconds), state]
+    time = duration(run.seconds) if run.seconds else ""
+    return [str(run.run), *step, *size, *costs, time, state]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,11 @@ import click
 import deepband
 from deepband.analysis.text import table
 from deepband.core.schedule import as_number
+from deepband.errors import counted
 from deepband.interfaces.cli.group import PATH, main
 from deepband.interfaces.cli.output import say
+from deepband.interfaces.file_output import write_file
+from deepband.interfaces.incumbent_chart import as_svg, as_text, incumbent_chart
 from deepband.system.installation import install_command
 
 MAX_BUDGETS = 9, 27
@@ -47,7 +50,8 @@ def demo(study: Path) -> None:
     ) as opened:
         opened.session.name_objective("deepband.interfaces.cli.demo:train")
         if opened.evaluations:
-            say(f"Resuming {study}, which has {len(opened.evaluations)} evaluations.")
+            count = counted(len(opened.evaluations), "evaluation")
+            say(f"Resuming {study}, which has {count}.")
         say(f"Tuning an MLP on handwritten digits: {len(space)} hyperparameters, budget = epochs.")
         for number, max_budget in enumerate(MAX_BUDGETS):
             opened.deepen("preserving", to=max_budget)
@@ -56,8 +60,29 @@ def demo(study: Path) -> None:
                 opened.optimize(train, progress=True)
             if len(opened.runs) == 1:
                 say(f"\nIs a larger budget worth it? The price:\n\n{opened.quote()}")
+                say("Training continues from checkpoints, so cost resumed is what will be trained.")
         say(f"\n{comparison(opened)}")
-        say(f"\nThe results are in {study}. To inspect them: deepband status {study}")
+        draw(opened, study)
+        say(f"\nThe results are in {study}. To go on:")
+        for command, what in next_steps(study):
+            say(f"  {command:{len(str(study)) + 18}}  {what}")
+
+
+def draw(study: deepband.Study, path: Path) -> None:
+    """Show how the best error improved, as text and as a picture beside the study."""
+    chart = incumbent_chart(study.session.state, "epochs trained", "best validation error so far")
+    picture = path.with_name(f"{path.stem}-best.svg")
+    write_file(picture, as_svg(chart, "Best validation error so far").encode())
+    say(f"\n{as_text(chart)}\n\nThe same as a picture: {picture}")
+
+
+def next_steps(study: Path) -> list[tuple[str, str]]:
+    """Commands to type next, and what they do."""
+    return [
+        (f"deepband serve {study}", "the live page"),
+        (f"deepband best {study}", "the best config"),
+        (f"deepband advice {study}", "deeper, wider or done?"),
+    ]
 
 
 @cache

@@ -3,7 +3,7 @@
 
 import { byId, drawn, element, shown } from "./dom.js";
 
-const HEIGHT = 280, LEFT = 62, RIGHT = 14, TOP = 14, BOTTOM = 42;
+const LEAST_HEIGHT = 280, MOST_HEIGHT = 440, CAPTION = 60, LEFT = 62, RIGHT = 14, TOP = 14, BOTTOM = 42;
 
 export function drawIncumbent(overview) {
   const found = overview.incumbent;
@@ -71,17 +71,26 @@ function chart(figure, what) {
     return;
   }
   const width = Math.max(280, figure.clientWidth || 560);
+  const height = heightOf(figure);
   const across = scale(extent([...points.map((p) => p[0]), ...(what.ticks ?? [])]), LEFT, width - RIGHT, what.log);
-  const up = scale(extent(points.map((p) => p[1])), HEIGHT - BOTTOM, TOP, false);
+  const up = scale(extent(points.map((p) => p[1])), height - BOTTOM, TOP, false);
   const image = drawn("svg", {
-    viewBox: `0 0 ${width} ${HEIGHT}`, width: "100%", height: HEIGHT, role: "img",
+    viewBox: `0 0 ${width} ${height}`, width: "100%", height, role: "img",
     "aria-label": `${what.y} against ${what.x}. ${what.summary}`,
   });
-  image.append(...axes(across, up, width, what));
-  for (const [at, text] of what.flags) image.append(...flag(across(at), text));
+  image.append(...axes(across, up, width, height, what));
+  for (const [at, text] of what.flags) image.append(...flag(across(at), text, height));
   for (const line of what.lines) image.append(...drawLine(line, across, up));
   const best = what.best ? [element("span", { class: "swatch-best" }, "★ the best on any budget")] : [];
   figure.replaceChildren(image, element("figcaption", {}, what.caption, ...best));
+}
+
+// What is left of a section that is stretched to the height of its neighbour.
+function heightOf(figure) {
+  figure.replaceChildren();
+  const { bottom } = figure.parentElement.getBoundingClientRect();
+  const room = bottom - figure.getBoundingClientRect().top - CAPTION;
+  return Math.round(Math.min(MOST_HEIGHT, Math.max(LEAST_HEIGHT, room)));
 }
 
 function extent(numbers) {
@@ -106,9 +115,9 @@ function niceTicks({ low, high }) {
   return ticks;
 }
 
-function axes(across, up, width, what) {
+function axes(across, up, width, height, what) {
   const parts = [];
-  const bottom = HEIGHT - BOTTOM;
+  const bottom = height - BOTTOM;
   for (const value of what.ticks ?? niceTicks(across)) {
     const x = across(value);
     parts.push(drawn("line", { x1: x, x2: x, y1: bottom, y2: bottom + 4, class: "axis" }),
@@ -119,14 +128,14 @@ function axes(across, up, width, what) {
     parts.push(drawn("line", { x1: LEFT, x2: width - RIGHT, y1: y, y2: y, class: "axis" }),
       drawn("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end", class: "tick" }, shown(value, 4)));
   }
-  parts.push(drawn("text", { x: (LEFT + width - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle", class: "tick" }, what.x),
+  parts.push(drawn("text", { x: (LEFT + width - RIGHT) / 2, y: height - 6, "text-anchor": "middle", class: "tick" }, what.x),
     drawn("text", { x: 12, y: TOP + (bottom - TOP) / 2, class: "tick", "text-anchor": "middle",
       transform: `rotate(-90 12 ${TOP + (bottom - TOP) / 2})` }, what.y));
   return parts;
 }
 
-function flag(x, text) {
-  return [drawn("line", { x1: x, x2: x, y1: TOP, y2: HEIGHT - BOTTOM, class: "flag" }),
+function flag(x, text, height) {
+  return [drawn("line", { x1: x, x2: x, y1: TOP, y2: height - BOTTOM, class: "flag" }),
     drawn("text", { x: x + 4, y: TOP + 10, class: "flag-text" }, text)];
 }
 

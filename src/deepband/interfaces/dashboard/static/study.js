@@ -32,9 +32,11 @@ function timeOf(seconds) {
     : `${when.toLocaleDateString("sv-SE")} ${time}`;
 }
 
-function drawFigures({ figures }) {
+function drawFigures({ figures, status }) {
   byId("figures").replaceChildren(...figures.map((figure) => {
-    const details = [element("dd", { class: "detail" }, apart(figure.detail))];
+    const failed = figure.key === "evaluations" && status.failed;
+    const detail = failed ? element("a", { href: "#failures-section", class: "bad" }, figure.detail) : apart(figure.detail);
+    const details = [element("dd", { class: "detail" }, detail)];
     if (figure.share !== null) {
       details.unshift(element("dd", {}, element("progress", { max: 1, value: figure.share, "aria-label": figure.label })));
     }
