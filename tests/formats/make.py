@@ -38,15 +38,17 @@ def fragile(config: dict[str, Any], budget: float, context: deepband.Context) ->
 
 def main() -> None:
     """A study that was deepened and widened with another space, with configs and results from
-    elsewhere, confirmations and a job left open."""
+    elsewhere, equal configs, confirmations and a job left open."""
     place = HERE / f"format_{FORMAT}.sqlite"
     space = {"x": (0.0, 1.0), "kind": ["a", None, 3]}
-    with deepband.open_study(place, space=space, max_budget=3, seed=2**70) as study:
+    settings: dict[str, Any] = {"max_budget": 3, "seed": 2**70, "reuse_identical": True}
+    with deepband.open_study(place, space=space, **settings) as study:
         study.session.name_objective("train.py:train")
         study.enqueue({"x": 0.25, "kind": None})
         study.add_evaluations({"x": 0.5, "kind": 3}, [(1, 0.5), (3, 0.0)], "a paper")
         study.optimize(train)
         study.deepen("preserving")
+        study.enqueue({"x": 0.25, "kind": None})  # takes the result of the first one
         study.optimize(train)
         new = {"x": (0.0, 0.5), "kind": ["a", None], "extra": [1, 2]}
         study.widen(space=new, added={"extra": 1})

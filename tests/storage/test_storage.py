@@ -360,19 +360,24 @@ def test_a_file_of_every_format_holds_what_it_held(tmp_path: Path, written: Path
     place, held = tmp_path / "a.study", held_by(written)
     shutil.copy(written, place)
     own = {(0, 0): "enqueued", (0, 1): "a paper"} if "origin" in held[0] else {}
+    shares = format_of(place) >= 5
+    own |= {(0, 3): "enqueued"} if shares else {}
+    origins = {None, "a paper", "same as (0, 0)"} if shares else {None, "a paper"}
     for _ in range(2):  # as it was written, then in the current format
         with deepband.open_study(place) as study:
             assert as_exported_then(study, held) == held
             assert study.session.state.objective == "train.py:train"
             assert study.session.state.origins == own
-            assert {each.origin for each in study.evaluations} <= {None, "a paper"}
+            assert {each.origin for each in study.evaluations} <= origins
+            assert study.session.state.created.reuse_identical == shares
             study.session.lock()
 
 
-def test_a_file_of_format_5_holds_confirmations(tmp_path: Path) -> None:
+def test_a_file_of_format_5_holds_confirmations_and_shared_results(tmp_path: Path) -> None:
     place = tmp_path / "a.study"
     shutil.copy(FORMATS / "format_5.sqlite", place)
     with deepband.open_study(place) as study:
+        assert "same as (0, 0)" in [each.origin for each in study.evaluations]
         facts = [fact for _, fact in sorted(study.session.state.confirmations.items())]
         assert len(facts) == 6
         assert {fact.rung for fact in facts} == {max(study.session.state.leaders)}

@@ -89,6 +89,8 @@ class Quote:
     unfinished: int = 0
     """How many jobs of the current run are open. The quote is for an extension right now. Jobs that
     are running and that the new run does not need cost extra."""
+    at_most: bool = False
+    """Whether the upper bounds alone say something, because equal configs share results."""
 
     @property
     def exact(self) -> bool:
@@ -138,22 +140,23 @@ class Quote:
         known = counted(self.evaluations_known, "evaluation")
         reused = f"{_span(*self.evaluations_reused)} of {known}"
         evaluations = "evaluation" if self.evaluations_new == (1, 1) else "evaluations"
-        new = f"{_span(*self.evaluations_new)} {evaluations}"
+        new = f"{_span(*self.evaluations_new, self.at_most)} {evaluations}"
         lines = [
             ("reused", f"{counted(self.configs_reused, 'config')}, {reused}"),
             ("new", f"{counted(self.configs_new, 'config')}, {new}"),
         ]
         for name, price in (("cost", self.cost), ("cost resumed", self.cost_resumed)):
-            alone = f"{_percent(price.of_fresh)} of a fresh run ({_show(price.fresh)})"
-            lines.append((name, f"{_span(price.low, price.high)}, {alone}"))
+            alone = f"{_percent(price.of_fresh, self.at_most)} of a fresh run"
+            cost = _span(price.low, price.high, self.at_most)
+            lines.append((name, f"{cost}, {alone} ({_show(price.fresh)})"))
             low, high = price.spent + price.low, price.spent + price.high
             scratch = f"of every run from scratch ({_show(price.scratch)})"
-            lines.append(
-                ("  in all", f"{_span(low, high)}, {_percent(price.of_scratch)} {scratch}")
-            )
+            share = _percent(price.of_scratch, self.at_most)
+            lines.append(("  in all", f"{_span(low, high, self.at_most)}, {share} {scratch}"))
         if self.seconds is not None and self.seconds[1] >= WORTH_SHOWING:
             least, most = map(duration, self.seconds)
             span = about(self.seconds[1]) if least == most else f"about {least} to {most}"
+            span = f"at most {about(self.seconds[1])}" if self.at_most else span
             text = f"{span} with one worker, as measured so far"
             lines.append(("time", text))
         if self.unfinished:
@@ -201,6 +204,8 @@ def quote_notes(quotes: Sequence[Quote]) -> list[str]:
         notes.append("The time is that of one worker, as measured so far.")
     if any(each.strategy == FRUGAL for each in quotes):
         notes.append(f"frugal is {OUTSIDE}.")
+    if any(each.at_most for each in quotes):
+        notes.append("Equal configs share results, so that it may cost less.")
     most = max((each.retraining for each in quotes), default=Fraction(0))
     if most:
         notes.append(f"Up to {_show(most)} is trained again, because checkpoints are missing.")
@@ -214,15 +219,31 @@ def comparison(quotes: Sequence[Quote], seconds: Sequence[float] | None = None) 
     rows = [[*header, "time"] if seconds else header]
     for number, each in enumerate(quotes):
         row = [each.step, each.strategy, f"{each.max_budget:.10g}", str(each.width)]
-        row += [_span(*each.evaluations_new), _span(each.cost.low, each.cost.high)]
-        row.append(_percent(each.cost.of_fresh))
+        row.append(_span(*each.evaluations_new, each.at_most))
+        row.append(_span(each.cost.low, each.cost.high, each.at_most))
+        row.append(_percent(each.cost.of_fresh, each.at_most))
         rows.append([*row, duration(seconds[number])] if seconds else row)
     return table(rows)
 
 
 def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Quote:
     """The price of extending a study to a schedule: its own to fill a frugal run, or None if there
-    is nothing to do."""
+    is nothing to do. If equal configs share results, it is an upper bound."""
+    found = _full_quote(state, strategy, schedule)
+    if schedule is None or not state.created.reuse_identical:
+        return found
+    return replace(
+        found,
+        evaluations_new=(0, found.evaluations_new[1]),
+        cost=replace(found.cost, low=Fraction(0)),
+        cost_resumed=replace(found.cost_resumed, low=Fraction(0)),
+        seconds=None if found.seconds is None else (0.0, found.seconds[1]),
+        at_most=True,
+    )
+
+
+def _full_quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Quote:
+    """The price if every config is evaluated."""
     if schedule is None:
         total = _evaluated(state).total()
         configs = state.full.schedule.configs, 0
@@ -379,12 +400,16 @@ def _price(
     )
 
 
-def _span(low: Fraction | int, high: Fraction | int) -> str:
+def _span(low: Fraction | int, high: Fraction | int, at_most: bool = False) -> str:
+    if at_most:
+        return f"at most {_show(high)}"
     return _show(low) if low == high else f"{_show(low)} to {_show(high)}"
 
 
-def _percent(shares: tuple[float, float]) -> str:
+def _percent(shares: tuple[float, float], at_most: bool = False) -> str:
     low, high = (f"{100 * share:.0f}" for share in shares)
+    if at_most:
+        return f"at most {high} %"
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 

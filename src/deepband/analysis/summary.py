@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from deepband.analysis.cells import CellStatus, cells
@@ -36,7 +36,7 @@ class RunSummary:
     """How its search space differs from that of the run before, in words."""
     evaluations: int
     added: int
-    """Imported results. They are not counted as evaluations and cost nothing."""
+    """Imported and shared results. They are not counted as evaluations and cost nothing."""
     cost: Fraction
     """Every evaluation at its full budget."""
     cost_resumed: Fraction
@@ -94,6 +94,8 @@ class Plan:
     cost_resumed: Fraction
     slots: Mapping[Cell, int]
     """How many configs are in each (bracket, rung). Cells without configs are left out."""
+    at_most: bool = False
+    """Whether evaluations and costs are upper bounds, because equal configs share results."""
 
     def sizes(self, bracket: int) -> list[int]:
         """The slots of a bracket on each of its rungs, from its starting rung up."""
@@ -117,9 +119,10 @@ class Plan:
             sizes = [""] * bracket + [str(size or "") for size in self.sizes(bracket)]
             rows.append([f"bracket {bracket}", *sizes])
         width = f"width {self.schedule.width}: " if self.schedule.width > 1 else ""
+        bound = "at most " if self.at_most else ""
         total = (
             f"{width}{counted(self.configs, 'config')}, "
-            f"{counted(self.evaluations, 'evaluation')}, cost "
+            f"{bound}{counted(self.evaluations, 'evaluation')}, cost {bound}"
             f"{as_number(self.cost):.10g} ({as_number(self.cost_resumed):.10g} when training "
             "continues from the rung below)"
         )
@@ -128,7 +131,8 @@ class Plan:
 
 def plan(state: State) -> Plan:
     """The plan of the current run."""
-    return _plan(state.schedule, state.run.counts(), state.created.integer_budgets)
+    planned = _plan(state.schedule, state.run.counts(), state.created.integer_budgets)
+    return replace(planned, at_most=state.created.reuse_identical)
 
 
 def plan_of(schedule: Schedule, whole: bool = False) -> Plan:

@@ -80,6 +80,9 @@ class BracketProgress:
     def is_open(self, index: int) -> bool:
         return index in self.running or self._position(index) is not None
 
+    def is_waiting(self, index: int) -> bool:
+        return self._position(index) is not None
+
     def start(self, indices: list[int]) -> None:
         if indices == self.waiting[::-1]:  # all of them, as is common when many are handed out
             self.waiting.clear()

@@ -83,6 +83,11 @@ def run_jobs(
             "work ahead samples the configs of the next run now, but the sampler of this study "
             "learns until then: leave ahead out."
         )
+    if limits.ahead_limit != 0 and session.state.created.reuse_identical:
+        raise InputError(
+            "work ahead evaluates configs of the next run now, but which of them reuse the result "
+            "of an equal one is not known until then: leave ahead out."
+        )
     session.lock()
     interrupts = Interrupts()
     loop = _loop(session, objective, limits, options, interrupts)

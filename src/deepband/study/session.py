@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -35,6 +36,7 @@ from deepband.core.facts import (
 from deepband.core.records import Job, whole_key
 from deepband.core.runs import started
 from deepband.core.schedule import Schedule
+from deepband.core.shared_results import SharedResults
 from deepband.core.state import State
 from deepband.core.strategies import StrategyName
 from deepband.errors import (
@@ -101,6 +103,7 @@ class Session:
         self._observers: Observers | None = None
         self._unsaved: tuple[Fact, ...] = ()
         """Facts recorded after the study's file was lost: in the state, and nowhere else."""
+        self._shared = SharedResults() if state.created.reuse_identical else None
         self._method_lock = MethodLock()
         self._forget: Callable[[], object] | None = None
         """Removes the temporary folder of a study in memory."""
@@ -245,19 +248,43 @@ class Session:
     def ask(self) -> Job | None:
         """The next job that can start, marked as running; None if there is none."""
         self._lock()
-        key = hyperband.next_job(self.state, self.group)
+        if self._shared is None:
+            key = hyperband.next_job(self.state, self.group)
+        else:
+            key = next(self._startable(), None)
         return None if key is None else self._hand_out([key])[0]
 
     def ask_all(self) -> list[Job]:
         """All jobs that can start, marked as running."""
         self._lock()
-        keys = list(hyperband.ready_jobs(self.state, self.group))
+        keys = list(self._startable())
         return self._hand_out(keys) if keys else []
 
     @property
     def has_ready_job(self) -> bool:
         """Whether there is a job that can start."""
-        return hyperband.next_job(self.state, self.group) is not None
+        return next(self._startable(), None) is not None
+
+    def _startable(self) -> Iterator[JobKey]:
+        """The jobs that can start, in order. If equal configs share results, those that wait for
+        one cannot; to know them, their configs are sampled first."""
+        keys = hyperband.ready_jobs(self.state, self.group)
+        if self._shared is None:
+            return keys
+        while drawn := list(self.source.missing(self.state, self._unsampled())):
+            self._record(drawn)
+        shared, state = self._shared, self.state
+        keys = hyperband.ready_jobs(state, self.group)
+        return (key for key in keys if not shared.waits(state, *key[:2]))
+
+    def _unsampled(self) -> list[JobKey]:
+        """The jobs that can start as soon as their configs are sampled."""
+        sampled = [len(configs) for configs in self.state.configs]
+        fronts = enumerate(self.state.progress)
+        if not any(front.waiting and front.waiting[0] >= sampled[of] for of, front in fronts):
+            return []
+        keys = hyperband.ready_jobs(self.state, self.group)
+        return [key for key in keys if key[1] >= sampled[key[0]]]
 
     def resumable(self, job: Job) -> list[int]:
         """The rungs below a job's own on which its config was evaluated and did not fail."""
@@ -326,12 +353,33 @@ class Session:
             self._observers.check_quiet()
         if self.storage.lock():
             self._reload()
+        if self._shared is not None:
+            with suppress(GoneError):  # then they are kept like any other result
+                self._store_shared((), self._shared)
 
     def record(self, facts: Sequence[Fact]) -> None:
         """Store facts, then apply them to the state. The caller has called `lock`."""
         self._record(facts)
 
     def _record(self, facts: Sequence[Fact]) -> None:
+        if self._shared is None:
+            self._store(facts)
+        else:
+            self._store_shared(facts, self._shared)
+
+    def _store_shared(self, facts: Sequence[Fact], shared: SharedResults) -> None:
+        """Store facts, then the results that equal configs share after them. If the process dies in
+        between, the next one does the rest."""
+        try:
+            if facts:
+                self._store(facts)
+            while facts := shared.due(self.state, facts):
+                self._store(facts)
+        except BaseException:
+            self._shared = SharedResults()  # what was due is due again
+            raise
+
+    def _store(self, facts: Sequence[Fact]) -> None:
         try:
             self.storage.append([*self._unsaved, *facts] if self._unsaved else facts)
         except GoneError:
@@ -409,6 +457,7 @@ class Session:
             )
         running = hyperband.running_jobs(self.state)
         self.state = state = state_of(self.storage)
+        self._shared = SharedResults() if state.created.reuse_identical else None
         group = self.group
         still = tuple(key for key in running if hyperband.is_ready(state, *key, group))
         state.apply([JobsStarted(still)])

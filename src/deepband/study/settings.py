@@ -40,6 +40,7 @@ class Settings(TypedDict):
     sampler: SamplerName | Sampler | None
     width: int | None
     brackets: int | None
+    reuse_identical: bool | None
 
 
 def open_study(
@@ -55,6 +56,7 @@ def open_study(
     sampler: SamplerName | Sampler | None = None,
     width: int | None = None,
     brackets: int | None = None,
+    reuse_identical: bool | None = None,
     keep: str = "newest",
 ) -> Study:
     """Create a study, or open an existing one.
@@ -73,6 +75,12 @@ def open_study(
 
     An existing study keeps its settings: those that are given must be the same, and `max_budget`,
     `width` and `brackets` are those of the first run.
+
+    With `reuse_identical`, a config takes the result of an equal one on the same rung instead of
+    being evaluated again: of any bracket of an earlier run, or of its own bracket. Such a result
+    costs nothing, and its origin is "same as (bracket, index)". By default, two equal configs are
+    two configs. It is for small discrete spaces and objectives whose result hardly depends on the
+    seed.
 
     `sampler` is the source of configs: "uniform", a sampler that learns from evaluations ("tpe",
     "forest", "de", "prior"), or your own.
@@ -96,6 +104,7 @@ def open_study(
         sampler=sampler,
         width=width,
         brackets=brackets,
+        reuse_identical=reuse_identical,
     )
     kept = read_keep(keep)
     opened = _storage(storage)
@@ -168,6 +177,7 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Schedule, Spac
         sampler=name,
         chunk=chunk,
         whole_costs=whole,
+        reuse_identical=_switch("reuse_identical", given["reuse_identical"]),
     )
     return created, schedule, space, sampler
 
@@ -180,6 +190,7 @@ def check_same(state: State, given: Settings) -> tuple[Space | None, Sampler]:
     _compare("eta", created.eta, given["eta"])
     _compare("maximize", created.maximize, given["maximize"])
     _compare("integer_budgets", created.integer_budgets, given["integer_budgets"])
+    _compare("reuse_identical", created.reuse_identical, given["reuse_identical"])
     if given["seed"] is not None:
         _compare("seed", created.seed, _seed(given["seed"]))
     for name, kept, budget in (

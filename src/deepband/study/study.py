@@ -227,6 +227,8 @@ class Study:
             per_device,
             progress,
         )
+        if not self.done:
+            warn_of_small_space(self.session)
         watch = self._watch_failures()
         run_jobs(self.session, objective, limits, options)
         _warn_of_failures(watch)
@@ -289,6 +291,7 @@ class Study:
         automatic = read_automatic(
             strategy, max_cost, max_hours, max_budget_limit, options.workers or 1
         )
+        warn_of_small_space(self.session)
         watch = self._watch_failures()
         reason = run_and_extend(self, objective, Limits(max_seconds), automatic, options)
         _warn_of_failures(watch)
@@ -753,22 +756,14 @@ class Study:
     def plan(self) -> Plan:
         """How many configurations the current run evaluates with which budget.
 
-        Warns if the space has fewer configurations than that.
+        Warns if the space has fewer configurations than that, unless equal ones share results.
 
         >>> plan = study.plan()
         """
         from deepband.analysis import summary
 
-        plan, space = summary.plan(self.session.state), self.session.space
-        if space.size < plan.configs:
-            warnings.warn(
-                f"the space has at most {space.size} different configs and the run needs "
-                f"{plan.configs}: some will be evaluated more than once. Widen the space, or "
-                "raise min_budget for fewer configs.",
-                SmallSpaceWarning,
-                stacklevel=3,
-            )
-        return plan
+        warn_of_small_space(self.session, stacklevel=4)
+        return summary.plan(self.session.state)
 
     def explain(self, bracket: int, index: int) -> tuple[Verdict, ...]:
         """Why a configuration was or was not promoted, on each rung of each run. Printed, it is
@@ -851,6 +846,23 @@ class Study:
         >>> study.close()
         """
         self.session.close()
+
+
+def warn_of_small_space(session: Session, stacklevel: int = 3) -> None:
+    """Warn the caller of a method if the current run needs more configs than there are in the
+    space, unless equal ones share results."""
+    from deepband.analysis import summary
+
+    needed = summary.plan(session.state).configs
+    if session.space.size < needed and not session.state.created.reuse_identical:
+        warnings.warn(
+            f"the space has at most {counted(int(session.space.size), 'different config')} and the "
+            f"run needs {needed}: some will be evaluated more than once. Widen the space, raise "
+            "min_budget for fewer configs, or create the study with reuse_identical=True, so that "
+            "equal configs share results.",
+            SmallSpaceWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def _warn_of_failures(watch: FailureWatch) -> None:

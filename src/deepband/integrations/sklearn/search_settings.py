@@ -53,6 +53,7 @@ def settings_of(search: Any) -> Settings:
         sampler=search.sampler,
         width=check_count("width", search.width),
         brackets=None if brackets is None else check_count("brackets", brackets),
+        reuse_identical=None,
     )
 
 

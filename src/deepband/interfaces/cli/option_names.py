@@ -28,7 +28,7 @@ def rename_arguments(error: DeepbandError, ctx: click.Context) -> None:
     """Let the message of an error name the options of the command that raised it."""
     if not error.args or not isinstance(error.args[0], str):
         return
-    text, options = error.args[0], _options(ctx.command)
+    text, options = error.args[0], options_of(ctx.command)
     for python, command in PHRASES.items():
         text = text.replace(python, command)
     if isinstance(error, BudgetError):
@@ -52,7 +52,7 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
     return text
 
 
-def _options(command: click.Command) -> dict[str, str]:
+def options_of(command: click.Command) -> dict[str, str]:
     """The option for each argument of a command."""
     found = [each for each in command.params if isinstance(each, click.Option)]
     return {each.name: max(each.opts, key=len) for each in found if each.name}

@@ -19,6 +19,7 @@ from deepband.analysis.text import brief, duration, printable, shortened, table
 from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
 from deepband.errors import counted
+from deepband.interfaces.cli.option_names import in_options, options_of
 from deepband.study.forecast import Forecast
 
 ANY_BUDGET = "best on any budget"
@@ -41,7 +42,8 @@ def show_warnings(kind: type[Warning]) -> Iterator[None]:
     this kind, and others unless they are filtered out."""
 
     def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-        click.echo(f"Warning: {printable(str(message))}", err=True)
+        options = options_of(click.get_current_context().command)
+        click.echo(f"Warning: {printable(in_options(str(message), options))}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", kind)

@@ -22,6 +22,7 @@ from deepband.errors import (
     FailedEvaluationsWarning,
     GoneError,
     InputError,
+    SmallSpaceWarning,
     StorageError,
     counted,
 )
@@ -38,7 +39,7 @@ from deepband.interfaces.cli.group import (
     open_existing,
     study_argument,
 )
-from deepband.interfaces.cli.output import describe, say, show
+from deepband.interfaces.cli.output import describe, say, show, show_warnings
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.user_code import (
     SPACE_FILE,
@@ -50,7 +51,7 @@ from deepband.interfaces.cli.user_code import (
 from deepband.samplers import SAMPLERS
 from deepband.storage.retention import KEEP, read_keep, retraining_cost, superfluous
 from deepband.study.extension_policy import read_automatic
-from deepband.study.study import Study
+from deepband.study.study import Study, warn_of_small_space
 
 Command: TypeAlias = Callable[..., None]
 Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
@@ -69,6 +70,12 @@ SETTINGS = [
     ),
     click.option("--width", type=int, help="The width of the first run.  [default: 1]"),
     click.option("--brackets", type=int, help="Only the first N brackets; 1: successive halving."),
+    click.option(
+        "--reuse-identical",
+        is_flag=True,
+        default=None,
+        help="Let equal configs share one result per rung.",
+    ),
     click.option("--sampler", help=f"One of {', '.join(SAMPLERS)}.  [default: uniform]"),
     click.option("--space", type=PATH, help=f"The search space: {SPACE_FILE}."),
     click.option(
@@ -202,6 +209,8 @@ def _run_steps(
     study: Study, objective: Objective, limits: Limits, options: RunOptions, steps: Steps
 ) -> None:
     """Run a study, then extend and run it step by step. The limits are those of all of it."""
+    if not study.done:
+        warn_of_small_space(study.session)
     run_jobs(study.session, objective, limits, options)
     for strategy, target in steps:
         if not study.done or limits.out_of_time():
@@ -278,7 +287,7 @@ def _opened(path: Path, given: dict[str, Any]) -> Iterator[tuple[Study, Objectiv
     try:
         with study:
             study.session.name_objective(remembered(text, path))
-            with _failures_reported(study, path):
+            with show_warnings(SmallSpaceWarning), _failures_reported(study, path):
                 yield study, objective, execution
             if given["keep"] not in ("newest", "all"):
                 say(_retraining(study.session.retraining_cost("preserving")))
