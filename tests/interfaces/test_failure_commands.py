@@ -116,7 +116,7 @@ def test_logs_list_what_workers_printed(folder: Path, failed: list[deepband.Eval
     assert len(lines) == 22 + 2
     assert lines[0].startswith("0,0,0")
     assert lines[0].endswith("\\x1b[31mwarning\\x1b[0m")
-    assert lines[-1] == "The output of a job: deepband logs STUDY --job 0,0,0"
+    assert lines[-1] == "The output of a job: deepband logs mlp.study --job 0,0,0"
     some = call(folder, "logs", "mlp.study", "--failed").splitlines()[1:-2]
     keys = [f"{each.bracket},{each.index},{each.rung}" for each in failed]
     assert [line.split()[0] for line in some] == keys

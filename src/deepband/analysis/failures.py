@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,6 +15,8 @@ from deepband.errors import counted
 
 MOST_GROUPS = 3
 """How many errors the summary of a run names."""
+MOST_CHARACTERS = 300
+"""How much of a config is shown in text."""
 MOST_JOBS = 3
 """How many failed jobs of a group are shown, unless all are asked for."""
 VARYING = re.compile(
@@ -52,8 +54,9 @@ class FailureGroup:
         """The title, the first `most` jobs with their configs, and the traceback."""
         yield self.title
         for (bracket, index, rung), config in zip(self.jobs[:most], self.configs, strict=False):
-            values = ", ".join(f"{printable(name)} = {brief(v)}" for name, v in config.items())
-            yield f"    bracket {bracket}, index {index}, rung {rung}: {values}"
+            values = ", ".join(f"{name} = {brief(value)}" for name, value in config.items())
+            place = f"bracket {bracket}, index {index}, rung {rung}"
+            yield f"    {place}: {shortened(values, MOST_CHARACTERS)}"
         if most is not None and self.count > most:
             yield f"    and {self.count - most} more"
         if self.traceback:
@@ -101,19 +104,20 @@ def failures(state: State) -> Failures:
 
 def grouped(state: State, results: Iterable[JobFinished]) -> Failures:
     """The failed ones among results, by error."""
+    failed = sorted((each for each in results if each.loss is None), key=_key)
+    lines = {_key(each): first_line(each.error) for each in failed}
     found: dict[str, list[JobFinished]] = {}
-    for result in sorted((each for each in results if each.loss is None), key=_key):
-        found.setdefault(_merged(first_line(result.error)), []).append(result)
+    for result in failed:
+        found.setdefault(_merged(lines[_key(result)]), []).append(result)
     groups = sorted(found.values(), key=lambda group: (-len(group), _key(group[0])))
-    return Failures(_group(state, group) for group in groups)
+    return Failures(_group(state, group, lines) for group in groups)
 
 
-def _group(state: State, group: list[JobFinished]) -> FailureGroup:
-    lines = [first_line(each.error) for each in group]
+def _group(state: State, group: list[JobFinished], lines: Mapping[JobKey, str]) -> FailureGroup:
     return FailureGroup(
-        error=lines[0],
+        error=lines[_key(group[0])],
         count=len(group),
-        messages=len(set(lines)),
+        messages=len({lines[_key(each)] for each in group}),
         jobs=tuple(map(_key, group)),
         configs=tuple(own_copy(state.config(each.bracket, each.index)) for each in group),
         traceback=_traceback(group[0].error),

@@ -82,10 +82,10 @@ def logs(study: Path, job: JobKey | None, failed: bool, as_json: bool) -> None:
         state = opened.session.state
         results = ((each, state.result(*each.job)) for each in found)
         found = [each for each, result in results if result is not None and result.loss is None]
-    show(found, as_json, _listing(found, failed))
+    show(found, as_json, _listing(found, failed, study))
 
 
-def _listing(found: Sequence[OutputFile], failed: bool) -> str:
+def _listing(found: Sequence[OutputFile], failed: bool, study: Path) -> str:
     """One line per job: its key, how much it printed, and the last line of that."""
     if not found:
         return f"No failed job has output. {KEPT}" if failed else f"No output is kept. {KEPT}"
@@ -93,7 +93,7 @@ def _listing(found: Sequence[OutputFile], failed: bool) -> str:
     lines = table([["job", "bytes"], *rows]).splitlines()
     ends = ["last line", *(shortened(each.last_line, 100) for each in found)]
     listed = "\n".join(f"{line}  {end}" for line, end in zip(lines, ends, strict=True))
-    return f"{listed}\n\nThe output of a job: deepband logs STUDY --job {rows[0][0]}"
+    return f"{listed}\n\nThe output of a job: deepband logs {study} --job {rows[0][0]}"
 
 
 def _missing(job: JobKey) -> str:
