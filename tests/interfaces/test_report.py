@@ -92,7 +92,6 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hostile.check_self_contained(Path("report.html").read_text())
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "a.study",
-        "a.study.files",
         "report.html",
     ]
 
