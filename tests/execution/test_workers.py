@@ -808,6 +808,7 @@ def test_choices_of_a_script_work_in_workers(tmp_path: Path) -> None:
     assert done.stdout == "True [2, 3, 4]\n"
 
 
+@pytest.mark.filterwarnings("ignore::deepband.SmallSpaceWarning")
 def test_a_choice_that_cannot_travel_is_refused_before_anything_is_run() -> None:
     study = open_study(space={"lock": [threading.Lock(), "none"]})
     with pytest.raises(InputError, match=r"'lock' has the choice <unlocked .* cannot be sent"):
@@ -939,6 +940,7 @@ class Named(dict[str, Any]):
     """A choice that is a dict and more."""
 
 
+@pytest.mark.filterwarnings("ignore::deepband.SmallSpaceWarning")
 def test_choices_keep_their_type() -> None:
     kinds: set[type] = set()
     choices = [OrderedDict(a=1), Named(b=2), UserDict(c=3)]

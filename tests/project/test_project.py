@@ -275,7 +275,14 @@ def test_the_code_in_the_texts_runs_twice(
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/tutorial.md", "docs/how-to/extend.md", "docs/how-to/confirm.md"]
+    "name",
+    [
+        "README.md",
+        "docs/tutorial.md",
+        "docs/how-to/extend.md",
+        "docs/how-to/confirm.md",
+        "docs/how-to/small-spaces.md",
+    ],
 )
 def test_the_texts_show_what_their_code_prints(
     name: str, first_run: Callable[[Path], FirstRun]

@@ -253,6 +253,7 @@ def test_an_objective_without_context_gets_no_seed() -> None:
     study = searched()
     with pytest.warns(deepband.UnseededWarning, match=r"context\.seed"):
         found = study.confirm(lambda config, budget: config["x"], top=1)
+    assert study.confirm(lambda config, budget: config["x"], top=1) == found  # nothing is left
     (each,) = found.configs
     assert len(set(each.values)) == 1
     assert each.low == each.high == each.mean

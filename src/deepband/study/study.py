@@ -365,9 +365,10 @@ class Study:
             progress=False,
         )
         limits, session = Limits(max_seconds, max_cost), self.session
-        if not takes_context(objective):
-            warnings.warn(UNSEEDED, UnseededWarning, stacklevel=2)
+        seeded = takes_context(objective)
         if missing(session.state, selected(session.state, top), seeds):
+            if not seeded:
+                warnings.warn(UNSEEDED, UnseededWarning, stacklevel=2)
             session.lock()  # which reads what another process has written since
             wanted = missing(session.state, selected(session.state, top), seeds)
             run_repetitions(session, wanted, objective, limits, options)

@@ -17,7 +17,7 @@ from deepband.interfaces.cli.group import json_option, main, open_existing, stud
 from deepband.interfaces.cli.output import show, show_warnings
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.run_commands import EXECUTION, Command
-from deepband.interfaces.cli.user_code import load_objective
+from deepband.interfaces.cli.user_code import load_objective, recalled
 from deepband.study.confirmation import Repetition, check_seeds, missing, selected
 from deepband.study.study import Study
 
@@ -68,7 +68,8 @@ def confirm(
 
 
 def _run(opened: Study, study: Path, text: str | None, given: dict[str, Any]) -> None:
-    text = text or opened.session.state.objective
+    named = opened.session.state.objective
+    text = text or (recalled(named, study) if named else None)
     if text is None:
         raise InputError(
             f"the study {study} has no recorded objective: give the objective, FILE.py:FUNCTION."
