@@ -351,6 +351,15 @@ def test_lines_come_with_rungs_and_at_the_end(capsys: pytest.CaptureFixture[str]
     assert note == "Workers' output: a.study.files/output"
 
 
+def test_lines_come_after_some_time(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LineView(seconds=0.0)
+    for seconds in (60.0, 120.0):
+        view.show(replace(SAMPLE, seconds=seconds), [])
+    first, second = capsys.readouterr().err.splitlines()
+    assert "1:00 elapsed" in first
+    assert "2:00 elapsed" in second
+
+
 # Programs
 
 PROGRAM = """
@@ -376,6 +385,11 @@ def talks(config, budget):
     os.wait()
     print("\\rwhole")
     time.sleep(0.1)
+    return config["x"]
+
+def nests(config, budget):
+    inner = deepband.open_study(space=space, max_budget=3)
+    inner.optimize(waits, progress=True)
     return config["x"]
 
 def program(objective, path=None, **options):
@@ -453,6 +467,15 @@ def test_what_objectives_print_stays_whole(folder: Path) -> None:
         assert sorted(map(int, found)) == budgets
     assert printed.count("whole") == 22
     assert terminal.text.count("in a child") == 22  # the display may overwrite it on the screen
+
+
+def test_there_is_one_display_at_a_time(folder: Path) -> None:
+    (folder / "go").touch()
+    terminal = Terminal(call("nests, progress=True"), folder)
+    assert terminal.wait() == 0
+    bars = [line for line in terminal.screen if line.startswith("run 0")]
+    assert bars == [f"run 0  {'━' * 40}  100 %"]
+    assert "of 5 evaluations" not in terminal.text
 
 
 def test_a_narrow_terminal(folder: Path) -> None:
