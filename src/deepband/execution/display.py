@@ -231,6 +231,7 @@ class _Display:
             if not self._failed:
                 _warn("the display of progress", error)
             self._failed = True
+            self._interrupts.displayed = False
 
 
 class LineView:
