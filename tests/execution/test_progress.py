@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import random
 import signal
@@ -351,6 +352,31 @@ def test_lines_come_with_rungs_and_at_the_end(capsys: pytest.CaptureFixture[str]
     assert note == "Workers' output: a.study.files/output"
 
 
+def test_lines_come_after_some_time(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LineView(seconds=0.0)
+    for seconds in (60.0, 120.0):
+        view.show(replace(SAMPLE, seconds=seconds), [])
+    first, second = capsys.readouterr().err.splitlines()
+    assert "1:00 elapsed" in first
+    assert "2:00 elapsed" in second
+
+
+class Broken(io.StringIO):
+    """A stream that fails in a way that streams do not."""
+
+    def write(self, text: str) -> int:
+        raise RuntimeError("out of order")
+
+
+def test_a_display_that_fails_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = open_study()
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stderr", Broken())
+        with pytest.warns(deepband.ObserverWarning, match="the display of progress failed with"):
+            study.optimize(by_x, progress=True)
+    assert study.done
+
+
 # Programs
 
 PROGRAM = """
@@ -376,6 +402,11 @@ def talks(config, budget):
     os.wait()
     print("\\rwhole")
     time.sleep(0.1)
+    return config["x"]
+
+def nests(config, budget):
+    inner = deepband.open_study(space=space, max_budget=3)
+    inner.optimize(waits, progress=True)
     return config["x"]
 
 def program(objective, path=None, **options):
@@ -411,8 +442,9 @@ def test_the_clock_moves_while_the_first_evaluation_runs(folder: Path, workers: 
     assert terminal.wait() == 0
     bar, *rest = terminal.screen
     assert bar == f"run 0  {'━' * 40}  100 %"
-    assert rest[0].startswith("22 of 22 evaluations, 78 of 78 units, best 0.101176 on budget 9, ")
-    assert rest[1:] in (["END 22", ""], [rest[1], "END 22", ""])
+    assert rest[0] == "22 of 22 evaluations, 78 of 78 units"
+    assert rest[1].startswith("best 0.101176 on budget 9, accuracy 0.75, done in ")
+    assert rest[2:] == ["END 22", ""]
 
 
 def test_the_first_interrupt_answers_and_the_evaluation_ends(folder: Path) -> None:
@@ -453,6 +485,15 @@ def test_what_objectives_print_stays_whole(folder: Path) -> None:
         assert sorted(map(int, found)) == budgets
     assert printed.count("whole") == 22
     assert terminal.text.count("in a child") == 22  # the display may overwrite it on the screen
+
+
+def test_there_is_one_display_at_a_time(folder: Path) -> None:
+    (folder / "go").touch()
+    terminal = Terminal(call("nests, progress=True"), folder)
+    assert terminal.wait() == 0
+    bars = [line for line in terminal.screen if line.startswith("run 0")]
+    assert bars == [f"run 0  {'━' * 40}  100 %"]
+    assert "of 5 evaluations" not in terminal.text
 
 
 def test_a_narrow_terminal(folder: Path) -> None:

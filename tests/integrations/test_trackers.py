@@ -435,7 +435,7 @@ def test_a_notebook(tmp_path: Path) -> None:
     assert "run 0, max_budget 3, 5 jobs open" in html(first)
     assert ran == []
     assert "deepening &#x27;efficient&#x27;" in html(quote)
-    assert re.search("<div>run 1 <progress .* 100 %.*17 of 17 evaluations.*done in", html(progress))
+    assert re.search("run 1 <progress .* 100 %\n16 of 16 evaluations(.|\n)*done in", html(progress))
     evaluations = len(deepband.open_study(tmp_path / "a.study").evaluations)
     assert all(f"{evaluations}" in html(frame) for frame in frames)
 

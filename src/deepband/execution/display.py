@@ -78,8 +78,10 @@ def _view(always: bool) -> View | None:
         return NotebookView()
     with suppress(AttributeError, ValueError):  # stderr is missing, or closed
         if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
-            from deepband.execution.terminal_view import TerminalView
+            from deepband.execution.terminal_view import Output, TerminalView
 
+            if isinstance(sys.stderr, Output):  # another thread, or a caller, already has a view
+                return None
             return TerminalView(sys.stderr)
     return LineView() if always else None
 
@@ -229,13 +231,15 @@ class _Display:
             if not self._failed:
                 _warn("the display of progress", error)
             self._failed = True
+            self._interrupts.displayed = False
 
 
 class LineView:
     """Lines on stderr: one whenever a rung is finished, and at least one per minute."""
 
-    def __init__(self) -> None:
-        self._due = time.monotonic() + SECONDS_BETWEEN_LINES
+    def __init__(self, seconds: float = SECONDS_BETWEEN_LINES) -> None:
+        self._seconds = seconds
+        self._due = time.monotonic() + seconds
         self._rungs: int | None = None
 
     def begin(self) -> None:
@@ -250,7 +254,7 @@ class LineView:
         if progress.finished_rungs == self._rungs and time.monotonic() < self._due:
             return
         self._rungs = progress.finished_rungs
-        self._due = time.monotonic() + SECONDS_BETWEEN_LINES
+        self._due = time.monotonic() + self._seconds
         _write(one_line(progress))
 
     def end(self, progress: Progress, notes: Sequence[str]) -> None:

@@ -56,6 +56,7 @@ class NotebookView:
 def html(progress: Progress, parts: Sequence[str]) -> str:
     """A bar over the units of budget, and lines below it."""
     lines = [", ".join(amounts(progress)), ", ".join(best(progress)), *parts]
-    body = "<br>".join(escape(printable(line)) for line in lines)
+    body = "\n".join(escape(printable(line)) for line in lines)
     bar = f"<progress value='{share_done(progress):.4f}' max='1' style='width: 20em'></progress>"
-    return f"<div>run {progress.run} {bar} {int(100 * share_done(progress))} %<br>{body}</div>"
+    head = f"run {progress.run} {bar} {int(100 * share_done(progress))} %"
+    return f"<div style='white-space: pre-wrap'>{head}\n{body}</div>"

@@ -50,7 +50,8 @@ def lines(
 def last_lines(progress: Progress, notes: Sequence[str], width: int, unicode: bool) -> list[str]:
     """What stays on a terminal when a call has ended."""
     found = [headline(progress, width, unicode)]
-    found += wrapped([*amounts(progress), *best(progress), ending(progress)], width)
+    for parts in (amounts(progress), [*best(progress), ending(progress)]):
+        found += wrapped(parts, width)
     return [fitted(line, width) for line in [*found, *notes]]
 
 

@@ -99,7 +99,9 @@ class Interrupts:
         self.answer = answer_to(number, self.running())
         if not self.displayed and sys.stderr is not None:
             with suppress(OSError, ValueError, AttributeError):  # stderr is closed or replaced
-                os.write(sys.stderr.fileno(), f"\n{self.answer}\n".encode())
+                stream = sys.stderr.fileno()
+                begin = "\n" if os.isatty(stream) else ""  # the terminal has shown ^C
+                os.write(stream, f"{begin}{self.answer}\n".encode())
 
     def _handle_in_child(self, number: int) -> None:
         """Handle a signal in a forked worker of a pool, which has inherited these handlers. Ctrl-C
