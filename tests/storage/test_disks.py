@@ -7,7 +7,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -230,9 +230,19 @@ with deepband.open_study(sys.argv[1]) as study:
 """
 
 
+@contextmanager
+def opened(folder: Path) -> Iterator[None]:
+    """Keep the files of a folder open: their inodes are in use even when they are removed."""
+    with ExitStack() as files:
+        for path in folder.iterdir():
+            files.enter_context(path.open())
+        yield
+
+
 def test_a_job_that_cannot_be_held_is_no_verdict(tmp_path: Path) -> None:
     """Without a context, a worker creates nothing but a job file. If that fails, the config is not
-    at fault. No evaluation ends before the disk is full, so the run cannot be over by then."""
+    at fault. No evaluation ends before the disk is full, and no job file that is removed makes room
+    for another."""
     with bed_of_files(tmp_path, "printing", "size=1m,nr_inodes=300") as patient:
         begun, full = patient.place.ledger.path, tmp_path / "full"
         command = ["-c", WITHOUT_CONTEXT, *map(str, (patient.place.study, begun, full))]
@@ -241,10 +251,9 @@ def test_a_job_that_cannot_be_held_is_no_verdict(tmp_path: Path) -> None:
             driver = Process(command, enter=enter, stdout=said)
         wait_until(begun.exists)
         patient.disk.fill_inodes()
-        full.touch()
-        while driver.poll() is None:
-            patient.disk.fill_inodes()
-            time.sleep(0.01)
+        with opened(patient.disk.outside(patient.place.files / "jobs")):
+            full.touch()
+            driver.wait(SECONDS_TO_HANG)
         assert (tmp_path / "said").read_text().startswith("StorageError")
         patient.disk.free()
         done = preloaded.run(command, tmp_path, enter=enter)
