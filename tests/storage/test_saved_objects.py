@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 import deepband
 from deepband import Context, InputError, StorageError
 from deepband.storage import object_formats
+from deepband.storage.checkpoints import INDEX, Checkpoints
 from deepband.storage.object_formats import TAG
-from deepband.storage.saved_objects import INDEX, read_index
+from deepband.storage.saved_objects import read_index
 
 
 class Model:
@@ -344,6 +345,24 @@ def test_an_interrupted_evaluation_ends_as_if_it_had_not_been(tmp_path: Path) ->
         (one,), (two,) = study.evaluations, other.evaluations
         assert one._replace(seconds=None) == two._replace(seconds=None)
         assert len(one.curve) == 9
+
+
+def test_an_attempt_killed_in_its_first_save_does_not_replace_an_earlier_one(
+    tmp_path: Path,
+) -> None:
+    checkpoints = Checkpoints(tmp_path / "files" / "checkpoints" / "a")
+    first, _ = checkpoints.begin((0, 0, 0))
+    Context(seed=0, path=first).save(model=trained(3), step=3)
+    second, partial = checkpoints.begin((0, 0, 0))
+    (second / "model.npz").write_bytes(b"half")
+    third, partial = checkpoints.begin((0, 0, 0))
+    context = Context(seed=0, path=third, partial=partial)
+    assert context.restore(model=(model := Model()), step=0)["step"] == model.steps == 3
+    context.save(model=trained(4), step=4)
+    _, partial = checkpoints.begin((0, 0, 0))
+    assert partial is not None
+    assert deepband.load_checkpoint(partial)["step"] == 4
+    assert len(names(checkpoints.attempts)) == 2
 
 
 def test_an_estimator_is_loaded_only_on_request(context: Context) -> None:

@@ -30,6 +30,8 @@ from deepband.core.facts import JobKey
 from deepband.errors import StorageError
 
 PARTIAL = "partial"
+INDEX = "saved.json"
+"""The file in the folder of an attempt that shows that `Context.save` is complete."""
 ENDINGS = (".json", ".new")
 """Suffixes of manifests, complete or being written."""
 
@@ -89,12 +91,14 @@ class Checkpoints:
 
     def begin(self, key: JobKey) -> tuple[Path, Path | None]:
         """An empty folder for an attempt at a job, and the folder that an interrupted attempt
-        saved, if any. A checkpoint without a recorded result is also one of those."""
+        saved, if any. A checkpoint without a recorded result is also one of those. An attempt that
+        was interrupted during its first `Context.save` does not replace one that had saved."""
         self._refuse_links(self.attempts / "any", self.path(key))
         self.attempts.mkdir(parents=True, exist_ok=True)
         partial = self.attempts / _attempt_name(key, PARTIAL)
         for left in [self.path(key), *self._left(key)]:
-            if not left.is_symlink() and left.is_dir() and any(left.iterdir()):
+            is_newer = (left / INDEX).is_file() or not (partial / INDEX).is_file()
+            if is_newer and not left.is_symlink() and left.is_dir() and any(left.iterdir()):
                 _remove(partial)
                 left.rename(partial)
             abandon(left)

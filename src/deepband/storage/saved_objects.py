@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deepband.errors import InputError, StorageError, shown
+from deepband.storage.checkpoints import INDEX
 from deepband.storage.object_formats import PICKLE, READERS, read, write
 
-INDEX = "saved.json"
 UNPICKLE = "unpickle"
 """The only name that an object cannot have."""
 Curve = list[tuple[float, float]]
