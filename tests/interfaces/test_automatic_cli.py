@@ -67,9 +67,9 @@ def test_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        ("--max-cost 9999 --max-budget-limit 20", "; but 27 exceeds max_budget_limit 20"),
-        ("--max-cost 100", "; but all runs up to 27 may cost 450: max_cost is 100"),
-        ("--max-hours 1e-12 --workers 1", " h: max_hours is 1e-12"),
+        ("--max-cost 9999 --max-budget-limit 20", "; but 27 exceeds --max-budget-limit 20"),
+        ("--max-cost 100", "; but all runs up to 27 may cost 450: --max-cost is 100"),
+        ("--max-hours 1e-12 --workers 1", " h: --max-hours is 1e-12"),
     ],
 )
 def test_it_says_which_limit_held(limits: str, why: str) -> None:

@@ -49,7 +49,13 @@ def test_an_error_names_the_option(command: str, wanted: str, unwanted: str) -> 
 
 
 def test_what_is_not_the_name_of_an_argument_stays() -> None:
-    options = {"max_cost": "--max-cost", "to": "--to", "width": "--width"}
+    options = {
+        "max_budget": "--max-budget",
+        "max_cost": "--max-cost",
+        "to": "--to",
+        "width": "--width",
+    }
+    assert in_options("at max_budget 27", options) == "at max_budget 27"
     for text in (
         "there is no study my/max_cost.study.",
         "up to 5 jobs",
@@ -58,3 +64,10 @@ def test_what_is_not_the_name_of_an_argument_stays() -> None:
         assert in_options(text, options) == text
     assert in_options("width is 0: give width.", options) == "--width is 0: give --width."
     assert in_options("accept it with max_cost=0.", options) == "accept it with --max-cost 0."
+
+
+def test_automatic_extension_says_which_option_stopped_it() -> None:
+    command = "auto-extend done.study train.py:train --max-cost 10"
+    output = CliRunner().invoke(main, command.split()).output
+    assert "--max-cost is 10" in output
+    assert "max_cost" not in output

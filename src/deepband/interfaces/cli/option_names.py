@@ -17,6 +17,8 @@ from deepband.errors import BudgetError, DeepbandError
 START, END = r"(?<![\w./='\"-])", r"(?![\w./'\"-])"
 """What may not touch a name: it would be part of a path, a text or a longer name."""
 
+SIZES = {"max_budget", "min_budget"}
+"""With a number behind them, these describe a study, as in "max_budget 27"."""
 PHRASES = {
     "`study.optimize`, `deepband run`, or ask and tell until `study.done`": "`deepband run`",
     "`study.optimize`": "`deepband run`",
@@ -28,7 +30,7 @@ def rename_arguments(error: DeepbandError, ctx: click.Context) -> None:
     """Let the message of an error name the options of the command that raised it."""
     if not error.args or not isinstance(error.args[0], str):
         return
-    text, options = error.args[0], options_of(ctx.command)
+    text, options = error.args[0], _options(ctx.command)
     for python, command in PHRASES.items():
         text = text.replace(python, command)
     if isinstance(error, BudgetError):
@@ -36,6 +38,11 @@ def rename_arguments(error: DeepbandError, ctx: click.Context) -> None:
         if option is not None:
             text = re.sub(rf"^{re.escape(error.name)}(?= is )", option, text)
     error.args = (in_options(text, options), *error.args[1:])
+
+
+def in_words_of_command(text: str) -> str:
+    """A text from Python, with the options of the command that is running."""
+    return in_options(text, _options(click.get_current_context().command))
 
 
 def in_options(text: str, options: Mapping[str, str]) -> str:
@@ -46,13 +53,14 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
         text = re.sub(rf"{START}{name}=(?=[^\s=])", f"{option} ", text)
         text = re.sub(rf"^{name}(?= (is|has) )", option, text)
         if "_" in name:
-            text = re.sub(rf"{START}{name}{END}(?! \d)", option, text)
+            value = r"(?! \d)" if name in SIZES else ""
+            text = re.sub(rf"{START}{name}{END}{value}", option, text)
         else:
             text = re.sub(rf"(?<=\bgive ){name}(?=[.,:;]|$| to create)", option, text)
     return text
 
 
-def options_of(command: click.Command) -> dict[str, str]:
+def _options(command: click.Command) -> dict[str, str]:
     """The option for each argument of a command."""
     found = [each for each in command.params if isinstance(each, click.Option)]
     return {each.name: max(each.opts, key=len) for each in found if each.name}

@@ -19,7 +19,7 @@ from deepband.analysis.text import brief, duration, printable, shortened, table
 from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
 from deepband.errors import counted
-from deepband.interfaces.cli.option_names import in_options, options_of
+from deepband.interfaces.cli.option_names import in_words_of_command
 from deepband.study.forecast import Forecast
 
 ANY_BUDGET = "best on any budget"
@@ -42,8 +42,7 @@ def show_warnings(kind: type[Warning]) -> Iterator[None]:
     this kind, and others unless they are filtered out."""
 
     def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-        options = options_of(click.get_current_context().command)
-        click.echo(f"Warning: {printable(in_options(str(message), options))}", err=True)
+        click.echo(f"Warning: {printable(in_words_of_command(str(message)))}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", kind)

@@ -39,6 +39,7 @@ from deepband.interfaces.cli.group import (
     open_existing,
     study_argument,
 )
+from deepband.interfaces.cli.option_names import in_words_of_command
 from deepband.interfaces.cli.output import describe, say, show, show_warnings
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.user_code import (
@@ -253,7 +254,7 @@ def auto_extend(
         )
         _report_end(opened, "--max-seconds")
         if opened.done:
-            say(reason)
+            say(in_words_of_command(reason))
             say(f"Details: deepband advice {study}")
 
 
