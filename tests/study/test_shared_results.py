@@ -4,6 +4,8 @@ which jobs finish, and nothing else of the study changes."""
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from itertools import groupby
@@ -19,7 +21,7 @@ from cases import MOST, Case, cases, play
 from deepband import Evaluation, Job, Study
 from deepband.analysis.export import canonical
 from deepband.core.shared_results import identity, is_shared
-from driving import finish
+from driving import finish, wait_until
 
 SMALL = {"kind": ["a", "b", "c"], "size": (1, 2)}
 """Six configs."""
@@ -249,6 +251,44 @@ def reopened(facts: list[Any]) -> Study:
     from deepband.study.settings import reopen
 
     return reopen(MemoryStorage(facts))
+
+
+DRIVER = """
+import os, sys, time
+import deepband
+
+def train(config, budget):
+    with open(sys.argv[2], "a") as ledger:
+        ledger.write("began\\n")
+    while os.path.exists(sys.argv[2] + ".hold") and len(open(sys.argv[2]).readlines()) > 20:
+        time.sleep(0.01)
+    return config["size"] / budget + (config["kind"] == "b")
+
+space = {"kind": ["a", "b", "c"], "size": (1, 2)}
+with deepband.open_study(
+    sys.argv[1], space=space, max_budget=27, reuse_identical=True
+) as study:
+    study.optimize(train, workers=2)
+    study.deepen("efficient")
+    study.optimize(train, workers=2)
+"""
+
+
+def test_a_killed_driver_comes_to_the_same(tmp_path: Path) -> None:
+    place, ledger = tmp_path / "a.study", tmp_path / "ledger"
+    hold = tmp_path / "ledger.hold"
+    hold.touch()
+    command = [sys.executable, "-c", DRIVER, str(place), str(ledger)]
+    with subprocess.Popen(command, start_new_session=True) as driver:
+        wait_until(lambda: ledger.exists() and len(ledger.read_text().split()) > 20)
+        driver.kill()
+    hold.unlink()
+    subprocess.run(command, check=True)
+    other = tmp_path / "b.study"
+    subprocess.run([*command[:3], str(other), str(tmp_path / "undisturbed")], check=True)
+    with deepband.open_study(place) as study, deepband.open_study(other) as undisturbed:
+        assert exports(study) == exports(undisturbed)
+        assert len(ledger.read_text().split()) <= 2 + sum(run.evaluations for run in study.runs)
 
 
 def test_what_a_killed_process_left_unshared_is_shared_before_an_extension() -> None:

@@ -21,7 +21,7 @@ from deepband.core.state import State
 from deepband.errors import InputError, JobError, NoResultError
 from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective, training_seed
-from deepband.execution.outbox import JOBS, RESULTS
+from deepband.execution.outbox import JOBS, OUTPUT, RESULTS
 from deepband.execution.runner import RunOptions, run_jobs
 from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
@@ -160,7 +160,8 @@ class ConfirmationSession:
         """Remove the folders that nothing is in any more."""
         checkpoints = self.checkpoints
         places = [checkpoints.attempts, checkpoints.folder, checkpoints.folder.parent]
-        for place in [*places, self.files / JOBS, self.files / RESULTS, self.files]:
+        places += [self.files / name for name in (JOBS, RESULTS, OUTPUT)]
+        for place in [*places, self.files]:
             with suppress(OSError):  # it is not empty, or not there
                 place.rmdir()
 

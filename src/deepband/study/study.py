@@ -79,8 +79,8 @@ FREE = {
 FREE |= {"plot", "max_budget", "width", "done", "observe", "close", "save_as"}
 """Methods whose steps are locked one by one, and values that any thread may read."""
 UNSEEDED = (
-    "the objective takes no context, so the seeds of the repetitions cannot reach it. If it always "
-    "uses the same seed, or none at all, every repetition has the same result. Add a parameter "
+    "the objective takes no context, so the seeds of the repetitions cannot reach it. If it is not "
+    "random, or always uses the same seed, every repetition has the same result. Add a parameter "
     "named context, and seed your training with context.seed."
 )
 
