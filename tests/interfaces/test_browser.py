@@ -60,6 +60,10 @@ class Browser:
         found: list[str] = self.driver.execute_script(code, selector)
         return found
 
+    def click(self, selector: str) -> None:
+        """Find an element and click it in one go, because the page may replace it meanwhile."""
+        self.driver.execute_script("document.querySelector(arguments[0]).click()", selector)
+
     def run(self, code: str) -> Any:
         return self.driver.execute_script(code)
 
@@ -336,7 +340,7 @@ def test_failures_stay_unfolded_and_lead_to_the_output(browser: Browser, tmp_pat
         with pytest.warns(FailedEvaluationsWarning):
             study.optimize(objective, workers=2, max_cost=9, first_failures=0)
         wait_until(lambda: browser.all("#failures summary"))
-        browser.find("#failures summary").click()
+        browser.click("#failures summary")
         with pytest.warns(FailedEvaluationsWarning):
             study.optimize(objective, workers=2, first_failures=0)
         (group,) = study.failures()
@@ -347,8 +351,8 @@ def test_failures_stay_unfolded_and_lead_to_the_output(browser: Browser, tmp_pat
         assert browser.texts("#failures pre") == [group.traceback]
         wait_until(lambda: browser.texts("#count") == ["22 evaluations"])
         assert browser.texts("#evaluations thead th")[7] == "accuracy"
-        browser.find('[data-sort="m0"]').click()
-        browser.find('[data-sort="m0"]').click()
+        browser.click('[data-sort="m0"]')
+        browser.click('[data-sort="m0"]')
         best = f"{max(each.metrics.get('accuracy', 0) for each in study.evaluations):.6g}"
         wait_until(lambda: table(browser, "#evaluations")[0][7] == best)
         browser.check_quiet()

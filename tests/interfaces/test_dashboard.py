@@ -502,7 +502,7 @@ def test_importance_says_why_there_is_none(tmp_path: Path, monkeypatch: pytest.M
         _, body = server.ask(f"{server.study()}/importance")
     assert json.loads(body) == {
         "shares": [],
-        "note": "The losses so far do not show which parameters matter.",
+        "note": "The results so far do not show which parameters matter.",
     }
     finish(study, noisy(1))
     monkeypatch.setitem(sys.modules, "optuna", None)
