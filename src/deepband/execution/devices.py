@@ -142,8 +142,8 @@ def _all_visible(environment: Mapping[str, str]) -> Sequence[str]:
         why = f"{VARIABLE} is {environment[VARIABLE]!r}"
     if not visible:
         raise InputError(
-            f"devices is 'auto', but no NVIDIA GPU was found: {why}. Name the devices, such as "
-            "devices=['cuda:0', 'cuda:1'], or leave devices out to run without GPUs."
+            f"devices is 'auto', but no NVIDIA GPU was found: {why}. Name the devices, "
+            "such as 'cuda:0', or leave devices out to run without GPUs."
         )
     return visible
 
