@@ -254,6 +254,7 @@ def test_the_best_checkpoint_is_printed(folder: Path) -> None:
     path = call(folder, "best", "s.study", "--path", "--rung", 2).strip()
     assert Path(path, "state").read_text() == "9"
     assert "give one of them" in call(folder, "best", "s.study", "--path", "--json", code=2)
+    assert best.checkpoint is not None
     for file in best.checkpoint.iterdir():
         file.write_text("damaged")
     assert "have changed since they were saved" in call(folder, "best", "s.study", "--path", code=1)

@@ -270,6 +270,7 @@ def test_the_best_evaluation_keeps_its_checkpoint(path: Path, keep: str, workers
             assert top.rung == study.session.state.schedule.top
             assert best.checkpoint == study.session.checkpoints.path(key_of(best))
             assert float((best.checkpoint / "deep" / "state").read_text()) == best.budget
+            assert top.checkpoint is not None
             assert float((top.checkpoint / "deep" / "state").read_text()) == top.budget
             if keep == "newest":
                 assert folders(study) == newest(study) | {key_of(best)}
@@ -357,6 +358,7 @@ def test_a_damaged_checkpoint_is_not_named(path: Path, damage: Callable[[Path], 
     with open_study(path) as study:
         study.optimize(train)
         best, top = study.best, study.best_at()
+        assert best.checkpoint is not None
         damage(best.checkpoint)
         assert study.best.checkpoint is None
         assert best.checkpoint is None

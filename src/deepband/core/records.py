@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import index
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from deepband.core.facts import Config, JobKey, Outcome
 from deepband.core.record_text import html_table, printable, record_repr
 from deepband.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Finder: TypeAlias = Callable[[JobKey], Path | None]
 
 
 class Job(NamedTuple):
@@ -85,14 +90,14 @@ class Evaluation(EvaluationFields):
     scratch.
     """
 
-    _find: Callable[[JobKey], Any] | None = None
+    _find: Finder | None = None
     """Finds the checkpoint of a job. An attribute and not a field: evaluations are equal wherever
     their checkpoints are."""
 
     @property
-    def checkpoint(self) -> Any:
-        """The folder that the objective saved, as a `pathlib.Path`, or None if it saved nothing,
-        the folder was not kept, or it is damaged.
+    def checkpoint(self) -> Path | None:
+        """The folder that the objective saved, or None if it saved nothing, the folder was not
+        kept, or it is damaged.
 
         Each access looks again and reads the files to verify them. Evaluations that do not come
         from a study, such as those that a sampler receives, have none.
@@ -125,7 +130,9 @@ class Evaluation(EvaluationFields):
         return f"{found} with budget {self.budget:.6g} ({place}){error}"
 
 
-def with_checkpoint(evaluation: Evaluation, find: Callable[[JobKey], Any] | None) -> Evaluation:
+def with_checkpoint(
+    evaluation: Evaluation, find: Callable[[JobKey], Path | None] | None
+) -> Evaluation:
     """A copy of an evaluation whose checkpoint this function finds."""
     other = Evaluation._make(evaluation)
     other._find = find
