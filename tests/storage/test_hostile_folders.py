@@ -160,7 +160,7 @@ def put(case: Case, study: Path, outside: Path) -> None:
 def ask(server: Server, study: Path) -> list[tuple[int, str]]:
     """Status and text of every page of a study, and its first server-sent event."""
     listing = server.ask("/")[1].decode()
-    found = re.search(rf'href="(/studies/\w+)"><bdi>{re.escape(study.name)}<', listing)
+    found = re.search(rf'href="(/studies/\w+)"[^>]*><bdi>{re.escape(study.name)}<', listing)
     assert found, listing
     paths = ["", "/evaluations", "/configs/0/0", "/configs/0/1"]
     answers = [server.ask(found[1] + path) for path in paths]
