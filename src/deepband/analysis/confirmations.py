@@ -48,7 +48,8 @@ class ConfirmedConfig:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Confirmations:
-    """Configs that were evaluated again, in the order of their original rank."""
+    """Configs that were evaluated again, in the order of their original rank. Printed, it is a
+    table."""
 
     configs: tuple[ConfirmedConfig, ...]
     cost: Fraction
@@ -81,7 +82,7 @@ class Confirmations:
             return "nothing has been confirmed"
         return "\n".join([table([HEADER, *self._rows()]), *self._findings()])
 
-    __repr__ = __str__
+    __repr__ = record_repr
 
     def _repr_html_(self) -> str:
         return html_table(" ".join(self._findings()), HEADER, self._rows())
