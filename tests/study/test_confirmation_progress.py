@@ -13,6 +13,7 @@ import deepband
 import preloaded
 from deepband import Context, Progress, Study
 from deepband.core.facts import Outcome
+from deepband.execution.notebook_view import html
 from deepband.execution.pace import Started
 from deepband.execution.progress import advanced
 from deepband.execution.progress_text import one_line
@@ -106,6 +107,12 @@ def test_a_function_receives_every_repetition() -> None:
     assert (last.done, last.seconds_left, last.best) == (True, 0, study.best)
 
 
+def test_a_notebook_has_the_same_title() -> None:
+    study, found = searched(), list[Progress]()
+    study.confirm(train, top=1, seeds=1, progress=found.append)
+    assert html(found[-1], []).startswith("<div style='white-space: pre-wrap'>confirming <progress")
+
+
 def test_it_is_not_done_at_a_limit() -> None:
     study, found = searched(), list[Progress]()
     study.confirm(train, top=2, seeds=3, max_cost=20, progress=found.append)
@@ -160,9 +167,9 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_terminal_shows_repetitions(folder: Path) -> None:
     terminal = Terminal(["program.py", "workers=2"], folder)
-    screen = terminal.wait_for(r"^  bracket \d, index \d, budget 9, repetition 2  0:01$")
+    screen = terminal.wait_for(r"^  bracket \d, index \d, budget 9, repetition 2  0:0[1-9]$")
     assert "0 of 3 evaluations, 0 of 27 units" in screen
-    assert "repetition 1  0:01" in screen
+    assert "budget 9, repetition 1  0:0" in screen
     assert "2 running on 2 workers" in screen
     (folder / "go").touch()
     assert terminal.wait() == 0
