@@ -319,6 +319,7 @@ class Study:
         first_failures: int | None = None,
         devices: DevicesSpec = None,
         per_device: int = 1,
+        progress: ProgressSpec = None,
     ) -> Confirmations:
         """Evaluate the best configurations again with other seeds, and return their means.
 
@@ -347,6 +348,7 @@ class Study:
         from deepband.study.confirmation import (
             check_seeds,
             missing,
+            repetitions,
             run_repetitions,
             selected,
         )
@@ -362,15 +364,16 @@ class Study:
             first_failures,
             devices,
             per_device,
-            progress=False,
+            progress,
         )
         limits, session = Limits(max_seconds, max_cost), self.session
         seeded = takes_context(objective)
-        if missing(session.state, selected(session.state, top), seeds):
+        wanted = repetitions(selected(session.state, top), seeds)
+        if missing(session.state, wanted):
             if not seeded:
                 warnings.warn(UNSEEDED, UnseededWarning, stacklevel=2)
             session.lock()  # which reads what another process has written since
-            wanted = missing(session.state, selected(session.state, top), seeds)
+            wanted = repetitions(selected(session.state, top), seeds)
             run_repetitions(session, wanted, objective, limits, options)
         return confirmations(session.state, selected(session.state, top))
 
