@@ -1,7 +1,7 @@
-"""How far a run is: the record that users receive, and the meter that computes it.
+"""The progress of a run: the record that users receive, and the meter that computes it.
 
-A reading looks only at results that are new since the one before, so that it costs the same with
-20 evaluations and with 20,000.
+A reading looks only at results that are new since the last one, so it takes the same time with 20
+evaluations as with 20,000.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class RunningEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the current run is, as `Study.optimize` reports it to `progress`.
+    """The progress of the current run, as `Study.optimize` reports it to `progress`.
 
-    In a run that extends an earlier one, more evaluations may follow than are planned now, so that
+    In a run that extends an earlier one, more evaluations may follow than are known now, so
     `total_evaluations`, `left` and `total` are lower bounds. In a first run they are exact.
     """
 
@@ -71,7 +71,7 @@ class Progress:
 
 
 def advanced(progress: Progress, seconds: float) -> Progress:
-    """What a reading becomes if nothing but time passes."""
+    """The same progress this many seconds later, if nothing else has changed."""
     left = progress.seconds_left
     return replace(
         progress,
@@ -82,7 +82,7 @@ def advanced(progress: Progress, seconds: float) -> Progress:
 
 
 class Meter:
-    """Reads how far a run is, again and again during one call of `Study.optimize`."""
+    """Measures the progress of a run, repeatedly during one call of `Study.optimize`."""
 
     def __init__(self, workers: int, begun: float) -> None:
         self._workers = workers
@@ -100,7 +100,7 @@ class Meter:
         return self._pace.evaluations
 
     def read(self, state: State, running: Iterable[Started], now: float) -> Progress:
-        """How far the current run of a state is at this time."""
+        """The progress of the current run of a state at this time."""
         self._count(state)
         jobs = sorted(running, key=lambda each: each.since)
         workers = max(self._workers, len(jobs))
