@@ -15,6 +15,7 @@ import deepband
 from deepband import BudgetError, Context, InputError, Study, UnfinishedError
 from deepband.analysis.cells import occupied_cells
 from deepband.analysis.export import canonical
+from deepband.analysis.quote import quote_table
 from deepband.analysis.summary import grid, status
 from deepband.core import hyperband
 from deepband.core.extension import options
@@ -408,8 +409,9 @@ def test_every_face_shows_it() -> None:
     assert "deepened by frugal to 27 (outside the paper's guarantees)" in text
     ways: list[tuple[StrategyName, int]] = [("preserving", 27), ("preserving", 81), ("frugal", 81)]
     for strategy, to in ways:
-        title = study.quote(strategy, to=to).title
-        assert title.replace("'", "&#39;") in text
+        step, *_ = row = quote_table([study.quote(strategy, to=to)])[1]
+        assert step == ("filling" if to == 27 else "deepening")
+        assert all(f">{cell}</t" in text for cell in row)
     names = [each.run for each in forecast(study, 2, 1.0)]
     assert names == [
         "the current run",
@@ -425,12 +427,12 @@ def test_the_live_page_shows_it() -> None:
     assert shown["status"]["name"] == "run 1, max_budget 27, frugal"
     assert (shown["status"]["open"], shown["status"]["left"]) == (2, 54)
     assert sum(cell["open"] for cell in shown["cells"] if cell["rung"] == 3) == 2
-    assert shown["quotes"] == []
+    assert shown["quotes"]["rows"] == []
     finish(study, noisy(1))
     shown = overview(study.session.state, frozenset())
-    titles = [quote["title"] for quote in shown["quotes"]]
-    assert titles[:3] == [f"filling {name!r}, max_budget 27" for name in STRATEGIES]
-    assert len(titles) == 10
+    rows = [row[:3] for row in shown["quotes"]["rows"]]
+    assert rows[:3] == [["filling", name, "27"] for name in STRATEGIES]
+    assert len(rows) == 10
     study.enqueue({"x": 0.5})
     for bracket, index in [(0, 0), (2, 0), (0, 9)]:
         page = config_page(study.session.state, bracket, index)

@@ -320,7 +320,8 @@ def test_the_command_saves_what_is_in_memory(tmp_path: Path, whole_folder: bool)
     assert f"deepband run {saved}" in done.stderr
     with deepband.open_study(saved) as study:
         assert len(study.evaluations) == 5
-        assert study.session.state.objective == "train.py:train"
+        where = "train.py" if whole_folder else "../train.py"
+        assert study.session.state.objective == f"{where}:train"
     command[-1] = str(saved)
     assert preloaded.run(command, tmp_path).returncode == 0
     shutil.rmtree(tmp_path / "moved", ignore_errors=True)

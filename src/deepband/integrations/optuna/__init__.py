@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepband.core.schedule import Budget, Schedule
-from deepband.errors import DeepbandError, InputError, StorageError, UnknownNameError
+from deepband.errors import (
+    DeepbandError,
+    InputError,
+    StorageError,
+    UnknownNameError,
+    WaitingWarning,
+)
 from deepband.integrations.optuna import findings, study_import, trial_export
 from deepband.integrations.optuna.findings import BudgetOf, Exported, Finding, LeftOut
 from deepband.space.search_space import Space
@@ -123,7 +130,9 @@ def import_study(
         **_settings(restored, given),
     )
     before = _count(study)
-    left_out += _add(study, restored, found)
+    with warnings.catch_warnings():  # what waits for an extension is in the study, as it was
+        warnings.simplefilter("ignore", WaitingWarning)
+        left_out += _add(study, restored, found)
     left_out.sort(key=lambda each: (each.trial, -1 if each.step is None else each.step))
     return Imported(study, _count(study) - before, left_out)
 

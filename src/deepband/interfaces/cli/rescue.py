@@ -9,6 +9,8 @@ from itertools import count
 from pathlib import Path
 
 from deepband.errors import DeepbandError, GoneError, StorageError
+from deepband.interfaces.cli.user_code import recalled, remembered
+from deepband.study.settings import open_study
 from deepband.study.study import Study
 
 
@@ -20,12 +22,20 @@ def rescued(study: Study, error: GoneError) -> StorageError:
         with suppress(DeepbandError):
             study.save_as(path)
             study.close()
+            _name_objective(lost, path)
             return StorageError(
                 lost,
                 f"{error.reason} during the run. The study with all its results is saved in "
                 f"{path}: continue with `deepband run {path}`.",
             )
     return error
+
+
+def _name_objective(lost: Path, path: Path) -> None:
+    """Store where the objective is, as seen from the new file."""
+    with suppress(DeepbandError), open_study(path) as study:  # it may be gone, too
+        if named := study.session.state.objective:
+            study.session.name_objective(remembered(recalled(named, lost), path))
 
 
 def _free_paths(lost: Path) -> Iterator[Path]:
