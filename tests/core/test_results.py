@@ -131,7 +131,7 @@ def test_loss_and_value_name_the_number_in_the_direction_of_the_user(
 
 
 def test_loss_and_value_together_are_refused() -> None:
-    with pytest.raises(ResultError, match=r"both 'loss' and 'value'.*another name"):
+    with pytest.raises(ResultError, match=r"both 'loss' and 'value'.*rename the other"):
         read_result({"loss": 0.5, "value": 0.5})
     assert "ambiguous" in str(read_any_result({"loss": 0.5, "value": 0.5}).error)
 

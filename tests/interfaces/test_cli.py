@@ -356,7 +356,7 @@ def check_demo(first: str, second: str) -> tuple[int, int]:
     low, high = map(int, re.findall(r"cost resumed +(\d+) to (\d+),", first)[0])
     assert low <= epochs <= high
     assert "deepband serve demo.study " in first
-    assert "The same as a picture: demo-best.svg" in first
+    assert "The same curve as a picture: demo-best.svg" in first
     assert f"Resuming demo.study, which has {22 + new} evaluations." in second
     assert second.rsplit("reused", maxsplit=1)[-1] == first.rsplit("reused", maxsplit=1)[-1]
     return new, epochs

@@ -435,7 +435,7 @@ def test_what_does_not_fit_is_refused(context: Context) -> None:
     above_it = above(context.path)
     with pytest.raises(InputError, match=r"does not have 'modell': it has 'model', 'optimizer'"):
         above_it.restore(modell=Model(), optimizer=Model())
-    with pytest.raises(InputError, match=r"also has the state of 'optimizer'.* give all of it"):
+    with pytest.raises(InputError, match=r"also has the state of 'optimizer'.* pass every object"):
         above_it.restore(model=Model())
     with pytest.raises(InputError, match=r"'model' was saved as a state dict: give an object"):
         above_it.restore(model=3, optimizer=Model())

@@ -17,7 +17,7 @@ _run = attrgetter("run")
 
 @dataclass(frozen=True, slots=True)
 class CellStatus:
-    """One rung of one bracket: how far the current run is, and what all runs did there."""
+    """One rung of one bracket: the progress of the current run, and what all runs did there."""
 
     bracket: int
     rung: int

@@ -26,7 +26,7 @@ class KeyFigure:
     value: str
     detail: str
     share: float | None = None
-    """How far the run is, from 0 to 1; None for other figures."""
+    """The progress of the run, from 0 to 1; None for other figures."""
 
 
 def key_figures(state: State, status: Status) -> list[KeyFigure]:

@@ -1,4 +1,4 @@
-"""Metrics: what objectives return beside the loss. Interfaces show those that are numbers."""
+"""Metrics: what objectives return alongside the loss. Interfaces show those that are numbers."""
 
 from __future__ import annotations
 

@@ -197,15 +197,15 @@ def _range(low: Fraction | int, high: Fraction | int) -> str:
 def quote_notes(quotes: Sequence[Quote]) -> list[str]:
     """What the table of quotes does not say by itself."""
     notes = [
-        "Cost counts every evaluation at its whole budget, cost resumed only what is trained when "
-        "training continues from the rung below. In all is the cost of all runs afterwards."
+        "Cost counts every evaluation at its full budget; cost resumed counts only what is trained "
+        "if training continues from the rung below. In all is the total cost of all runs."
     ]
     if any(each.seconds for each in quotes):
-        notes.append("The time is that of one worker, as measured so far.")
+        notes.append("The time is for one worker, at the speed measured so far.")
     if any(each.strategy == FRUGAL for each in quotes):
         notes.append(f"frugal is {OUTSIDE}.")
     if any(each.at_most for each in quotes):
-        notes.append("Equal configs share results, so that it may cost less.")
+        notes.append("Equal configs share results, so the cost may be lower.")
     most = max((each.retraining for each in quotes), default=Fraction(0))
     if most:
         notes.append(f"Up to {_show(most)} is trained again, because checkpoints are missing.")

@@ -1,4 +1,4 @@
-"""Summaries of a state: its runs, the plan of the current one, and how far it is."""
+"""Summaries of a state: its runs, and the plan and progress of the current one."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def space_changes(state: State, run: Run) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How far the current run is."""
+    """The progress of the current run."""
 
     run: int
     strategy: str | None
@@ -225,8 +225,8 @@ class Status:
 
 
 def status(state: State, running: int | None = None) -> Status:
-    """How far the current run is. `running` overrides the number of jobs that were handed out, for
-    a process that knows how many are really running."""
+    """The progress of the current run. `running` overrides the number of jobs that were handed out,
+    for a process that knows how many are really running."""
     run, found = state.run, cells(state)
     own = list(paid(state, run.number))
     if running is None:
@@ -252,7 +252,7 @@ def status(state: State, running: int | None = None) -> Status:
 
 
 def grid(status: Status) -> list[list[str]]:
-    """How far each cell is, as texts: a header, the budgets, then one row per bracket. Cells
+    """The progress of each cell, as text: a header, the budgets, then one row per bracket. Cells
     without slots are empty."""
     budgets = {cell.rung: cell.budget for cell in status.cells}
     lines = [["rung", *(str(rung) for rung in budgets)]]
@@ -270,7 +270,7 @@ def cost_left(state: State) -> Fraction:
 
 
 def slots_left(state: State) -> dict[Cell, int]:
-    """How many evaluations the current run will still make in each cell, at least."""
+    """How many evaluations the current run still needs in each cell, at least."""
     left: dict[Cell, int] = {}
     for bracket, rung in state.schedule.cells():
         progress = state.progress[bracket]

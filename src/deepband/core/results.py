@@ -76,8 +76,8 @@ def _number_name(result: Mapping[Any, Any]) -> str:
     if len(found) > 1:
         raise ResultError(
             result,
-            "the mapping has both 'loss' and 'value', and either is the number to optimise. Keep "
-            "one of them, and give the other one another name to record it as a metric.",
+            "the mapping has both 'loss' and 'value', and either could be the number to optimise. "
+            "Keep one of them, and rename the other to record it as a metric.",
             f"{shown(result)} is ambiguous",
         )
     return found[0]

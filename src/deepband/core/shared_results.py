@@ -8,8 +8,8 @@ A config takes the result of an equal one on the same rung instead of being eval
    indices, each after the one before has failed, until one has a loss. The others take it.
 
 Which configs arrive on a rung of a bracket depends on results of that bracket alone, so neither
-rule depends on the order in which jobs finish. Other brackets of the current run run concurrently,
-and which equal config they evaluate first does depend on it: they share nothing. A failure is not
+rule depends on the order in which jobs finish. Between brackets of the current run, which equal
+config is evaluated first would depend on that order, so these share nothing. A failure is not
 shared, because its cause may be the machine.
 """
 

@@ -1,7 +1,7 @@
 """The GPU that each worker process uses.
 
 A worker sees only its own GPU, because CUDA_VISIBLE_DEVICES is set in its environment before the
-objective is loaded. CUDA reads that variable when it starts, so deepband itself never starts CUDA:
+objective is loaded. CUDA reads that variable once, so deepband itself never initialises CUDA:
 devices are found without importing a framework.
 """
 

@@ -2,7 +2,7 @@
 
 A thread redraws it, because the thread of the driver may be inside an objective for hours. The
 thread reads the state between two steps of the driver. It never waits long for that: if the study
-is in use, it shows the reading before, with the clocks advanced.
+is in use, it shows the last reading, with the clocks advanced.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ ProgressSpec: TypeAlias = bool | Callable[[Progress], object] | None
 SECONDS_BETWEEN_VIEWS = 0.25
 SECONDS_BETWEEN_LINES = 60.0
 SECONDS_BETWEEN_CALLS = 0.1
-"""How often a user's function is called at most."""
+"""The least time between two calls of a user's function."""
 SECONDS_TO_READ = 0.1
-"""How long a view waits for the study."""
+"""How long a view waits while the study is in use."""
 
 
 class View(Protocol):
@@ -71,7 +71,7 @@ def followed(
 
 
 def _view(always: bool) -> View | None:
-    """The view for where this process runs; None if it has none, and need not have one."""
+    """The view for a terminal, a notebook or a log; None if there is nothing to show it on."""
     if in_notebook():
         from deepband.execution.notebook_view import NotebookView
 
@@ -93,20 +93,20 @@ def in_notebook() -> bool:
 
 
 class Reader:
-    """Reads how far a loop is, from any thread."""
+    """Reads the progress of a loop, from any thread."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         workers = 1
-        with suppress(DeepbandError):  # the loop meets it, too
+        with suppress(DeepbandError):  # the loop raises it, too
             workers = max(1, loop.executor.free)
         self.meter = loop.session.meter(workers, time.monotonic())
         self._last: tuple[Progress, float] | None = None
         self.read(-1)
 
     def read(self, seconds: float) -> Progress:
-        """How far the run is. If the study is in use for this many seconds, the reading before is
-        used, with its clocks advanced; -1 waits for as long as that takes."""
+        """The progress of the run. If the study is in use for this many seconds, the last reading
+        is used, with its clocks advanced; -1 waits for as long as necessary."""
 
         def reading() -> Progress | None:
             return self._loop.session.read_state(
@@ -191,7 +191,7 @@ def _displayed(view: View, loop: Loop, interrupts: Interrupts, always: bool) -> 
 
 
 class _Display:
-    """Shows a view again and again, in a thread of its own."""
+    """Updates a view periodically, in a separate thread."""
 
     def __init__(self, view: View, reader: Reader, interrupts: Interrupts) -> None:
         self.stop = Event()

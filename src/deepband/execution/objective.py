@@ -67,7 +67,7 @@ class Context:
         """Save objects in `path`, each under its name, in place of those saved before.
 
         Of a model, an optimizer or anything else with `state_dict` and `load_state_dict`, the state
-        is saved. Numbers, texts, lists, tuples, dicts, NumPy arrays and PyTorch tensors are saved
+        is saved. Numbers, strings, lists, tuples, dicts, NumPy arrays and PyTorch tensors are saved
         as they are, and any other object as a pickle.
 
         If a number is saved as `step`, an interrupted attempt at the same job can be continued:
@@ -83,17 +83,17 @@ class Context:
         """Load what this config saved before: the states into the objects that you pass.
 
         Returns a dict with the objects that you pass and all other saved values. If nothing was
-        saved before, it contains what you pass: a value is then the one to begin with.
+        saved before, it contains what you pass, so pass the values to begin with.
 
         >>> context = deepband.Context(seed=0, path=Path())
         >>> context.restore(weights=[0.0, 0.0], step=0)
         {'weights': [0.0, 0.0], 'step': 0}
 
         It loads from `previous`, or from `partial` if a number was saved as `step` and is larger
-        there. The learning curve that was reported until then is then restored, too.
+        there. In that case, the learning curve reported so far is restored, too.
 
-        Loading a pickle runs code that it contains, so that `unpickle=True` is needed: pass it if
-        you trust whoever wrote the study.
+        Loading a pickle can run code that it contains, so it needs `unpickle=True`: pass it only if
+        you trust the author of the study.
         """
         saved = saved_objects.restorable(self.previous, self.partial)
         if saved is None:

@@ -17,8 +17,8 @@ class Started(NamedTuple):
 
 
 class Pace:
-    """How fast a call makes evaluations: the seconds per unit of budget that its results took, and
-    the time that passes between them."""
+    """The speed of a call: how many seconds its evaluations take per unit of budget, and how much
+    time passes between them."""
 
     def __init__(self) -> None:
         self.charges: list[float] = []
@@ -42,7 +42,7 @@ class Pace:
     def seconds_left(
         self, left: Mapping[Cell, int], running: Sequence[Started], workers: int, now: float
     ) -> float | None:
-        """The estimated time until nothing is left; None without a result.
+        """The estimated time until the run is done; None before the first result.
 
         It is the work left divided by the number of workers, but no less than the longest bracket
         takes from rung to rung, plus the time between evaluations."""
@@ -56,8 +56,8 @@ class Pace:
         return max(0.0, work / workers, _longest_path(needed, elapsed)) + between
 
     def _seconds_of(self, cell: Cell) -> float:
-        """How long an evaluation takes. If training continues from checkpoints, it trains what the
-        rung below has not."""
+        """How long an evaluation takes. If training continues from checkpoints, it trains only
+        the difference from the rung below."""
         bracket, rung = cell
         units = self.charges[rung]
         if self._resumes and rung > bracket:

@@ -1,7 +1,7 @@
-"""How far a run is: the record that users receive, and the meter that computes it.
+"""The progress of a run: the record that users receive, and the meter that computes it.
 
-A reading looks only at results that are new since the one before, so that it costs the same with
-20 evaluations and with 20,000.
+A reading looks only at results that are new since the last one, so it takes the same time with 20
+evaluations as with 20,000.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class RunningEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the current run is, as `Study.optimize` reports it to `progress`.
+    """The progress of the current run, as `Study.optimize` reports it to `progress`.
 
-    In a run that extends an earlier one, more evaluations may follow than are planned now, so that
+    In a run that extends an earlier one, more evaluations may follow than are known now, so
     `total_evaluations`, `left` and `total` are lower bounds. In a first run they are exact.
 
     `Study.confirm` reports the same record with `confirming=True`. Evaluations, failures, units of
@@ -80,7 +80,7 @@ class Progress:
 
 
 def advanced(progress: Progress, seconds: float) -> Progress:
-    """What a reading becomes if nothing but time passes."""
+    """The same progress this many seconds later, if nothing else has changed."""
     left = progress.seconds_left
     return replace(
         progress,

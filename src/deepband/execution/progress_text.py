@@ -20,7 +20,7 @@ BARS = {True: ("━", "─"), False: ("#", "-")}
 
 
 def one_line(progress: Progress) -> str:
-    """How far a run is, for a log."""
+    """The progress of a run in one line, for a log."""
     return _sentence(progress, state(progress))
 
 
@@ -140,7 +140,7 @@ def wrapped(parts: Iterable[str], width: int) -> list[str]:
 
 
 def fitted(line: str, width: int) -> str:
-    """A line that fits into so many columns."""
+    """A line that fits into this many columns."""
     if columns(line) <= width:
         return line
     while line and columns(line) > width - 1:

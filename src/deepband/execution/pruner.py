@@ -47,7 +47,7 @@ class Pruner:
 
     def prune_recorded(self, job: Job) -> None:
         """Do the same for a driver that recorded a job and was killed before it had removed
-        everything. Which evaluation was the best before is not known any more, so this looks at all
+        everything. Which evaluation was the best before is no longer known, so this looks at all
         checkpoints."""
         state = self.session.state
         if not self.keep.all and job.index in state.results.get((job.bracket, job.rung), {}):

@@ -68,9 +68,10 @@ class RunOptions:
             )
         if self.devices is not None and self.executor is not None:
             raise InputError(
-                "devices are for worker processes on this machine, and an executor has its own: "
-                "leave devices out, and give what each job needs as resources. On Ray that is one "
-                "num_gpus; on Dask, one GPU, and workers started with `--resources GPU=1`."
+                "devices are for worker processes on this machine, but an executor has its own "
+                "workers: leave devices out, and give what each job needs as resources. On Ray "
+                "that is one num_gpus; on Dask it is one GPU, with workers started with "
+                "`--resources GPU=1`."
             )
 
 

@@ -25,16 +25,16 @@ __all__ = ["TrainerObjective"]
 UNITS = {"steps": "max_steps", "epochs": "num_train_epochs"}
 """What the budget counts, and the argument of the Trainer that limits it."""
 LASTING = {"constant", "constant_with_warmup", "inverse_sqrt", "reduce_lr_on_plateau"}
-"""Schedules of the learning rate that do not depend on the length of training."""
+"""Learning-rate schedules that do not depend on the length of training."""
 OTHERS = ("epoch", "_runtime", "_per_second", "_time")
-"""The ends of the names of what is not a metric of the model."""
+"""How the names of entries end that are not metrics of the model."""
 
 
 class TrainerObjective:
-    """An objective for `study.optimize`: a budget of n trains a model until step n.
+    """An objective for `study.optimize`: a budget of n trains a model up to step n.
 
     - `build(config, arguments)` returns a `transformers.Trainer`. Pass `**arguments` to its
-      TrainingArguments: the folder, the number of steps, and that it saves only at the end.
+      TrainingArguments: it sets the folder and the number of steps, and saves only at the end.
     - `monitor` is the metric to optimise, as `Trainer.evaluate` names it.
     - `unit` is what the budget counts: "steps" or "epochs".
 

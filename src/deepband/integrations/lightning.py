@@ -33,20 +33,20 @@ QUIET = {
 
 
 class LightningObjective:
-    """An objective for `study.optimize`: a budget of n trains a model until epoch n.
+    """An objective for `study.optimize`: a budget of n trains a model up to epoch n.
 
     - `build(config)` returns a LightningModule, or a pair of it and a LightningDataModule.
     - `monitor` is the metric to optimise, which the model logs on validation.
     - `save_every`: also save after this many epochs, so that interrupted training continues.
     - `weights_only`: read checkpoints without running code from them. If your hyperparameters
-      contain other objects than numbers, texts and tensors, give False.
-    - Other arguments are passed to `lightning.Trainer`. It uses one device, without a logger and a
+      contain objects other than numbers, strings and tensors, pass False.
+    - Other arguments are passed to `lightning.Trainer`. It uses one device, without a logger or
       progress bar, unless you ask for them.
 
     Each evaluation continues from the checkpoint of the rung below, reports a learning curve with
     one point per validation, and returns the logged metrics. Each epoch is seeded, so that training
-    in pieces is the same as training at once. The checkpoint is the file `last.ckpt`, for
-    `load_from_checkpoint` of your model.
+    that continues gives the same result as training without a break. The checkpoint is the file
+    `last.ckpt`, for `load_from_checkpoint` of your model.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ def _run(trainer: Trainer, model: Any, **settings: Any) -> None:
 
 def _callback(context: Context, monitor: str, save_every: int | None) -> Any:
     """A callback that reports the learning curve, saves during training, and seeds each epoch by
-    its number, so that training in pieces shuffles like training at once. The order of rows is
-    drawn before an epoch starts, so its seed is set at the end of the one before."""
+    its number, so that training that continues shuffles like training without a break. The order
+    of rows is drawn before an epoch starts, so its seed is set at the end of the one before."""
     from lightning import Callback
 
     class Reporter(Callback):  # type: ignore[misc,unused-ignore] # Lightning may not be installed

@@ -14,7 +14,7 @@ RESERVED = {"loss", "value"}
 
 def training_result(metrics: Mapping[str, Any], monitor: str) -> dict[str, float]:
     """The monitored metric as the loss, and all finite numbers as metrics: the monitored one last,
-    because the first is shown beside the loss."""
+    because the first is shown next to the loss."""
     if monitor not in metrics:
         raise InputError(
             f"monitor is {monitor!r}, but training logged {', '.join(sorted(metrics)) or 'nothing'}"

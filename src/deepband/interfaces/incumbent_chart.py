@@ -41,7 +41,7 @@ class IncumbentChart:
         return min(values), max(values)
 
     def value_at(self, spent: float) -> float | None:
-        """The best value when so much was spent; None before the first one."""
+        """The best value when this much was spent; None before the first one."""
         return next((value for at, value in reversed(self.points) if at <= spent), None)
 
 

@@ -114,7 +114,7 @@ def sync_folder(folder: Path) -> None:
 
 def _holder(path: Path) -> str:
     """The process that has locked a file, for a message; empty if the kernel does not say. Asking
-    with a descriptor of the file is no alternative: closing it would release our own locks."""
+    with a descriptor of the file is not an option: closing it would release our own locks."""
     with suppress(OSError, ValueError, IndexError):
         found = os.stat(path)
         device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"

@@ -197,7 +197,7 @@ def _write(folder: Path, name: str, value: Any, taken: set[str]) -> SavedObject:
     except Exception as error:
         raise InputError(
             f"{name!r} cannot be saved, because {type(value).__name__} cannot be pickled "
-            f"({error}). Save what it is made of, or write a file to context.path yourself."
+            f"({error}). Save its parts, or write a file to context.path yourself."
         ) from error
     return SavedObject(file.name, is_state, *_fingerprint(file))
 
@@ -257,8 +257,8 @@ def _check_names(objects: Mapping[str, Any]) -> None:
             )
     if len({name.casefold() for name in objects}) < len(objects):
         raise InputError(
-            f"{_listed(objects)} have names that differ only in case, and on some disks they would "
-            "be the same file: rename one."
+            f"{_listed(objects)} have names that differ only in case, and on some file systems "
+            "they would be the same file: rename one."
         )
 
 
@@ -287,24 +287,24 @@ def _check_complete(saved: Saved, objects: Mapping[str, Any]) -> None:
     left_out = [n for n, each in saved.objects.items() if each.is_state and n not in objects]
     if left_out:
         raise InputError(
-            f"the checkpoint in {saved.folder} also has the state of {_listed(left_out)}, without "
-            "which training would not continue as it was: give all of it. To load only a part, "
-            "use deepband.load_checkpoint(context.previous, ...)."
+            f"the checkpoint in {saved.folder} also has the state of {_listed(left_out)}, and "
+            "training would not continue in the same way without it: pass every object. To load "
+            "only a part, use deepband.load_checkpoint(context.previous, ...)."
         )
 
 
 def _pickle_error(folder: Path, names: list[str]) -> InputError:
     return InputError(
-        f"{_listed(names)} in {folder} can only be loaded as a pickle, which runs code that the "
-        "file contains. If you trust whoever wrote it, pass unpickle=True; to leave it out, pass "
+        f"{_listed(names)} in {folder} can only be loaded as a pickle, which can run code that the "
+        "file contains. If you trust its author, pass unpickle=True; to leave it out, pass "
         "unpickle=False."
     )
 
 
 def _no_index(folder: Path) -> InputError:
     return InputError(
-        f"{folder} has nothing that context.save saved. Save with context.save(model=model), or "
-        "load what your objective wrote there itself."
+        f"{folder} contains nothing that context.save saved. Save with context.save(model=model), "
+        "or read the files that your objective wrote there itself."
     )
 
 

@@ -140,7 +140,7 @@ class ConfirmationSession:
         return None if found is None else self._hand_out(found)
 
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
-        """Those of these repetitions that can start: also such as an earlier call wanted."""
+        """The jobs of those repetitions that can start, including repetitions of earlier calls."""
         found = map(_repetition, keys)
         return [self._hand_out(each) for each in found if self._is_ready(each)]
 
@@ -169,12 +169,12 @@ class ConfirmationSession:
         return training_seed(self.state.created.seed, *_repetition(job.key))
 
     def remove_empty_folders(self) -> None:
-        """Remove the folders that nothing is in any more."""
+        """Remove the folders that are now empty."""
         checkpoints = self.checkpoints
         places = [checkpoints.attempts, checkpoints.folder, checkpoints.folder.parent]
         places += [self.files / name for name in (JOBS, RESULTS, OUTPUT)]
         for place in [*places, self.files]:
-            with suppress(OSError):  # it is not empty, or not there
+            with suppress(OSError):  # it is not empty, or does not exist
                 place.rmdir()
 
     def _is_open(self, found: Repetition) -> bool:
@@ -261,6 +261,6 @@ def _packed(found: Repetition) -> int:
 
 
 def _repetition(key: JobKey) -> Repetition:
-    """The repetition that a job is."""
+    """The repetition that a job stands for."""
     repetition, bracket = divmod(key[0], PER_REPETITION)
     return bracket, key[1], key[2], repetition

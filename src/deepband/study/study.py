@@ -195,17 +195,16 @@ class Study:
         - `max_cost`: no job starts that would bring the training of this call beyond this many
           units of budget.
 
-        If evaluations failed, a FailedEvaluationsWarning says how many of the run, and why.
+        If evaluations fail, a FailedEvaluationsWarning says how many of the run failed, and why.
 
         With `ahead`, idle workers evaluate jobs that the next deepening will need in any case, up
         to `ahead_limit` units of budget. If the previous process died, `optimize` waits for jobs
         that its workers are still running; `wait=False` gives those jobs up instead.
 
-        `progress` says whether to show how far the run is. By default there is a live display if
-        stderr is a terminal, and in a notebook. With True there is always one; in a log it is one
-        line per finished rung, and at least one per minute. False shows nothing. A function
-        receives a `deepband.Progress` when results are recorded, at most ten times per second, and
-        at the end.
+        `progress` controls the display. By default, a terminal (stderr) or a notebook shows a live
+        display, and a log shows nothing. With True, a log has one line per finished rung, and at
+        least one per minute. False shows nothing. A function receives a `deepband.Progress` when
+        results are recorded, at most ten times per second, and at the end.
 
         >>> study.optimize(lambda config, budget: config["x"] + 1 / budget)
         """
@@ -328,10 +327,10 @@ class Study:
         time, and the same whenever repetition k of a configuration is run. What a repetition saves
         is not kept.
 
-        Results are recorded beside the evaluations, and never ranked or sampled from: they change
-        neither `best` nor any decision, and their cost is reported separately. A repetition that is
-        recorded is not run again, so an interrupted call can simply be repeated, and a later call
-        with more `seeds` adds only the new ones.
+        Results are recorded separately from the evaluations. They change neither `best` nor any
+        decision, and their cost is reported separately. A recorded repetition is not run again: to
+        continue an interrupted call, repeat it. A later call with more `seeds` runs only the new
+        ones.
 
         The other arguments are those of `optimize`.
 
@@ -861,7 +860,7 @@ def warn_of_small_space(session: Session, stacklevel: int = 3) -> None:
     if session.space.size < needed and not session.state.created.reuse_identical:
         warnings.warn(
             f"the space has at most {counted(int(session.space.size), 'different config')} and the "
-            f"run needs {needed}: some will be evaluated more than once. Widen the space, raise "
+            f"run needs {needed}: some will be evaluated more than once. Enlarge the space, raise "
             "min_budget for fewer configs, or create the study with reuse_identical=True, so that "
             "equal configs share results.",
             SmallSpaceWarning,

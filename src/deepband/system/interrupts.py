@@ -112,7 +112,7 @@ class Interrupts:
 
 
 def answer_to(number: int, running: int) -> str:
-    """What a first interrupt leads to while so many evaluations are running."""
+    """What a first interrupt leads to while this many evaluations are running."""
     if not running:
         return "Stopping."
     them, are = ("it", "is") if running == 1 else ("them", "are")

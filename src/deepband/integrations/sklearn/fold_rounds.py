@@ -1,7 +1,7 @@
 """Rounds whose resource is the folds of cross-validation.
 
 A budget of k is the mean score on the first k folds. A promoted candidate is evaluated only on the
-folds that it lacks, and the scores on the others are read from the study.
+additional folds, and the scores on the others are read from the study.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TIMES = ("fit_time", "score_time")
 
 
 class Earlier(NamedTuple):
-    """What is known of a candidate from a lower rung."""
+    """What a lower rung has recorded for a candidate."""
 
     rung: int | None
     folds: int

@@ -127,7 +127,7 @@ class Rounds:
         return outcome._replace(resumed_from=self._resumed_from(job))
 
     def _resumed_from(self, job: Job) -> int | None:
-        """The rung from which the evaluation of a job continued; None if it started anew."""
+        """The rung from which training for a job continued; None if it started from scratch."""
         before = self.resource.continued_from(job)
         lower = self.study.session.state.run.budgets[: job.rung]
         return next((rung for rung, budget in enumerate(lower) if int(budget) == before), None)

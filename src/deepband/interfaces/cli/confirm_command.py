@@ -31,9 +31,9 @@ def _execution_options(command: Command) -> Command:
 @main.command()
 @study_argument
 @click.argument("objective", required=False)
-@click.option("--top", type=int, default=3, show_default=True, help="How many configs.")
+@click.option("--top", type=int, default=3, show_default=True, help="Number of configs.")
 @click.option(
-    "--seeds", type=int, default=5, show_default=True, help="How often to evaluate each of them."
+    "--seeds", type=int, default=5, show_default=True, help="Number of repetitions per config."
 )
 @_execution_options
 @click.option("--max-cost", type=float, help="Train at most this many units of budget.")
@@ -50,8 +50,8 @@ def confirm(
 
     Each of the best configs of the highest rung is evaluated from scratch, with the budget of that
     rung. The output shows the mean and its 95 % interval (Student's t). No decision of the study
-    depends on these results, and nothing is evaluated twice: repeat the command to continue, or
-    only to see the results again.
+    depends on these results, and nothing is evaluated twice: repeat the command to continue, or to
+    see the results again.
 
     OBJECTIVE is the same as for `deepband run`; by default it is the recorded one.
     """

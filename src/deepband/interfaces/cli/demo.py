@@ -63,7 +63,7 @@ def demo(study: Path) -> None:
                 say("Training continues from checkpoints, so cost resumed is what will be trained.")
         say(f"\n{comparison(opened)}")
         draw(opened, study)
-        say(f"\nThe results are in {study}. To go on:")
+        say(f"\nThe results are in {study}. Next steps:")
         for command, what in next_steps(study):
             say(f"  {command:{len(str(study)) + 18}}  {what}")
 
@@ -73,7 +73,7 @@ def draw(study: deepband.Study, path: Path) -> None:
     chart = incumbent_chart(study.session.state, "epochs trained", "best validation error so far")
     picture = path.with_name(f"{path.stem}-best.svg")
     write_file(picture, as_svg(chart, "Best validation error so far").encode())
-    say(f"\n{as_text(chart)}\n\nThe same as a picture: {picture}")
+    say(f"\n{as_text(chart)}\n\nThe same curve as a picture: {picture}")
 
 
 def next_steps(study: Path) -> list[tuple[str, str]]:

@@ -23,8 +23,8 @@ else:  # ParamType is not generic before click 8.4
     _Job = click.ParamType
 
 KEPT = (
-    "Only worker processes write it to files: those of --workers 2 or more, or "
-    "of --timeout. Other evaluations print to the terminal, or to the logs of Dask or Ray."
+    "Only the output of worker processes is kept (--workers 2 or more, or "
+    "--timeout). Other evaluations print to the terminal, or to the logs of Dask or Ray."
 )
 
 
@@ -47,13 +47,13 @@ class JobType(_Job):
 
 @main.command()
 @study_argument
-@click.option("--all", "every", is_flag=True, help="All failed jobs, not three per error.")
+@click.option("--all", "every", is_flag=True, help="Show all failed jobs, not three per error.")
 @json_option
 def failures(study: Path, every: bool, as_json: bool) -> None:
     """Show why evaluations failed.
 
-    Equal errors are counted together, with the configs that had them and one traceback. Messages
-    that differ only in numbers count as equal. JSON contains all failed jobs.
+    Failures with the same error are grouped, with their configs and one traceback. Messages that
+    differ only in numbers count as the same error. JSON contains all failed jobs.
     """
     found = open_existing(study).failures()
     show(found, as_json, found.text(None) if every else found.text())
@@ -67,7 +67,7 @@ def failures(study: Path, every: bool, as_json: bool) -> None:
 def logs(study: Path, job: JobKey | None, failed: bool, as_json: bool) -> None:
     """Show what worker processes printed.
 
-    Without --job, it lists the jobs that printed something. Of each job, the output of the last
+    Without --job, it lists the jobs that printed something. For each job, the output of the last
     attempt is kept, up to 1 MiB. Evaluations without worker processes print to the terminal.
     """
     opened = open_existing(study)

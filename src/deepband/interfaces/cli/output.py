@@ -70,7 +70,7 @@ def describe(best: Evaluation | None, label: str = ANY_BUDGET) -> str:
 
 
 def _metric_lines(metrics: Mapping[str, Any]) -> list[str]:
-    """What the objective returned beside the loss, in its order."""
+    """What the objective returned alongside the loss, in its order."""
     lines = [f"{shortened(name, 80)}: {brief(each)}" for name, each in metrics.items()]
     others = len(lines) - MOST_METRICS
     return lines[:MOST_METRICS] + ([f"and {counted(others, 'other metric')}"] if others > 0 else [])

@@ -39,7 +39,8 @@ def _planned_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--seconds-per-unit",
     type=float,
-    help="Also estimate the time, with so many seconds per unit of budget.  [default: as measured]",
+    help="Also estimate the time at this speed, in seconds per unit of budget.  "
+    "[default: as measured]",
 )
 @click.option("--resumed", is_flag=True, help="Assume that training continues from the rung below.")
 @json_option

@@ -163,10 +163,10 @@ def run(
 ) -> None:
     """Create a study or resume one, and run it until it is done.
 
-    OBJECTIVE is FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION. The study remembers it, with the path
-    from its own folder to FILE.py, so that later runs need only STUDY, in any current folder. Its
-    module is imported, which runs its code. A new study takes its search space from --space or
-    from the variable `space` of that module.
+    OBJECTIVE is FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION. The study stores it, with the path
+    of FILE.py relative to the study, so later runs need only STUDY, from any folder. Its module is
+    imported, which runs its code. A new study takes its search space from --space or from the
+    variable `space` of that module.
 
     With --widen-to and --deepen-to, one command runs, widens, runs, deepens and runs a study.
     Repeating it continues where it stopped, and does nothing once all is done.

@@ -39,7 +39,7 @@ def plot(
     importance  which parameters matter, by Optuna's fANOVA
     stability   how similarly neighbouring rungs rank configs
 
-    All but brackets and stability can show a metric that the objective returns beside the loss.
+    All but brackets and stability can show a metric that the objective returns alongside the loss.
     """
     if others and kind != "incumbent":
         raise click.UsageError("--with is for the kind 'incumbent' only.")
