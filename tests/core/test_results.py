@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -256,3 +257,17 @@ def test_a_learning_curve_is_thinned_out() -> None:
     assert steps == sorted(set(steps))
     assert (steps[0], steps[-1]) == (0, 30_000)
     assert all(loss == step / 2 for step, loss in evaluation.curve)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("given", [0.0, -0.0, 0, {"loss": -0.0}])
+def test_zero_has_no_sign(given: object, maximize: bool, tmp_path: Path) -> None:
+    """SQLite does not store the sign of zero: a study would change when it is opened again."""
+    path = tmp_path / "a.study"
+    settings: dict[str, Any] = {"max_budget": 1, "maximize": maximize}
+    with deepband.open_study(path, space={"x": (0.0, 1.0)}, **settings) as study:
+        job = study.ask()
+        assert job is not None
+        study.tell(job, given)
+        assert repr(study.best.loss) == repr(study.best.value) == "0.0"
+        assert repr(deepband.open_study(path).best) == repr(study.best)

@@ -86,7 +86,7 @@ def test_the_sdist_installs_and_runs_alone(sdist: Path, tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_the_tutorial_works_with_the_wheel_alone(python: Path, tmp_path: Path) -> None:
-    objective, search, quote, deepen, explain, widen = BLOCKS
+    objective, search, quote, deepen, explain, widen, saving, load = BLOCKS
     wave = tmp_path / "wave.py"
     wave.write_text(objective + search)
     first = call(python, "wave.py", folder=tmp_path)
@@ -102,6 +102,8 @@ def test_the_tutorial_works_with_the_wheel_alone(python: Path, tmp_path: Path) -
     assert "on the top rung" in call(python, "-c", explain, folder=tmp_path)
     wave.write_text(objective + widen)
     assert "width 2" in call(python, "wave.py", folder=tmp_path)
+    (tmp_path / "saved_wave.py").write_text(saving + load)
+    assert "trained for 9 units" in call(python, "saved_wave.py", folder=tmp_path)
 
 
 @pytest.mark.heavy

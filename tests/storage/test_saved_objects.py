@@ -418,7 +418,7 @@ def test_no_code_runs_before_it_is_asked_for(
         ({"": 1}, "cannot be saved as ''"),
         ({"x.y": 1}, "cannot be saved as 'x.y'"),
         ({"n" * 101: 1}, "at most 100"),
-        ({"unpickle": 1}, "and not 'unpickle'"),
+        ({"unpickle": 1}, "none of 'saved', 'unpickle'"),
         ({"model": 1, "Model": 2}, "differ only in case"),
     ],
 )
@@ -569,3 +569,50 @@ def test_a_model_of_pytorch_that_does_not_fit_is_refused(context: Context) -> No
     context.save(model=torch.nn.Linear(3, 2))
     with pytest.raises(RuntimeError, match="size mismatch"):
         deepband.load_checkpoint(context.path, model=torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "nothing"])
+def test_an_index_cannot_vouch_for_what_is_no_file(tmp_path: Path, kind: str) -> None:
+    """A link would show a file elsewhere, and reading a pipe would block."""
+    (tmp_path / "secret.json").write_text('"hunter2"')
+    (folder := tmp_path / "checkpoint").mkdir()
+    if kind == "link":
+        (folder / "model.json").symlink_to(tmp_path / "secret.json")
+    elif kind == "pipe":
+        os.mkfifo(folder / "model.json")
+    entry = ["model.json", False, -1, ""]
+    row = json.dumps({"objects": {"model": entry}, "step": None, "curve": []})
+    (folder / INDEX).write_text(row)
+    with pytest.raises(StorageError, match="is damaged"):
+        deepband.load_checkpoint(folder)
+
+
+MALFORMED = {
+    "a.json": b"\xff",
+    "b.json": b"[" * 200_000,
+    "c.json": b'{"deepband:array": 1}',
+    "d.npy": b"not an array",
+    "e.npz": b"not an archive",
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_files_that_cannot_be_read_are_damaged(tmp_path: Path, name: str) -> None:
+    content = MALFORMED[name]
+    (tmp_path / name).write_bytes(content)
+    digest = hashlib.blake2b(content).hexdigest()
+    entry = {Path(name).stem: [name, False, len(content), digest]}
+    (tmp_path / INDEX).write_text(json.dumps({"objects": entry, "step": None, "curve": []}))
+    with pytest.raises(StorageError, match="is damaged"):
+        deepband.load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["saved", "SAVED", "unpickle", "ü" * 60])
+def test_names_that_files_cannot_have(context: Context, name: str) -> None:
+    with pytest.raises(InputError, match="an object cannot be saved as"):
+        context.save(**{name: 1})
+
+
+def test_a_step_beyond_the_floats_is_a_value_like_others(context: Context) -> None:
+    context.save(step=10**400)
+    assert deepband.load_checkpoint(context.path)["step"] == 10**400

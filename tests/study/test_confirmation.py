@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -450,3 +451,29 @@ def test_a_kill_loses_only_what_runs(
         assert [*canonical(state)] == [*canonical(other.session.state)]
     left = list((tmp_path / "a.study.files" / "confirmations").rglob("*"))
     assert {path.name for path in left if path.is_dir()} <= {"output"}
+
+
+def test_nothing_behind_a_link_is_removed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    for name in ("jobs", "outbox", "output"):
+        (victim / name).mkdir(parents=True)
+    study = searched(tmp_path / "a.study")
+    folder = tmp_path / "a.study.files"
+    folder.mkdir(exist_ok=True)
+    (folder / "confirmations").symlink_to(victim)
+    with pytest.raises(deepband.StorageError):
+        study.confirm(train, top=1, seeds=2)
+    assert sorted(each.name for each in victim.iterdir()) == ["jobs", "outbox", "output"]
+
+
+def test_threads_confirm_one_after_another() -> None:
+    study, calls = searched(), list[float]()
+
+    def counted(config: dict[str, Any], budget: float, context: Context) -> float:
+        calls.append(budget)
+        return train(config, budget, context)
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: study.confirm(counted, top=1, seeds=5), range(3)))
+    assert len(calls) == 5
+    assert found[0] == found[1] == found[2]

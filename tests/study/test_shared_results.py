@@ -20,7 +20,8 @@ import deepband
 from cases import MOST, Case, cases, play
 from deepband import Evaluation, Job, Study
 from deepband.analysis.export import canonical
-from deepband.core.shared_results import identity, is_shared
+from deepband.core.facts import is_shared
+from deepband.core.shared_results import identity
 from driving import finish, wait_until
 
 SMALL = {"kind": ["a", "b", "c"], "size": (1, 2)}
@@ -420,3 +421,21 @@ def test_a_small_space_is_said_at_the_start_of_a_run() -> None:
         study.auto_extend(objective, max_cost=10_000, max_budget_limit=27, progress=False)
     open_small().optimize(objective, progress=False)
     open_small().plan()
+
+
+def test_the_best_has_a_checkpoint_also_if_it_was_shared(tmp_path: Path) -> None:
+    def train(config: dict[str, Any], budget: int, context: deepband.Context) -> float:
+        context.save(step=budget)
+        return random.Random(str(config)).random() + 1 / budget
+
+    shared, space = 0, {"k": ["a", "b", "c"], "n": (1, 3)}
+    for seed in range(3):  # with the first one, a shared result becomes the best
+        with open_small(tmp_path / f"{seed}.study", seed=seed, space=space) as study:
+            study.optimize(train)
+            for step in (study.deepen, study.widen):
+                step("preserving")
+                study.optimize(train)
+                for best in (study.best, study.best_at()):
+                    shared += is_shared(best.origin)
+                    assert deepband.load_checkpoint(best.checkpoint) == {"step": best.budget}
+    assert shared

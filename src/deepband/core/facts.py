@@ -7,6 +7,7 @@ garbage collector to visit. (A field `index` hides the method of tuples, which m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
@@ -154,6 +155,23 @@ class JobFinished(NamedTuple):
         """Whether the result was imported instead of evaluated by this study, which then paid
         nothing for it."""
         return self.origin is not None
+
+
+SAME = "same as"
+"""How the origin of a result starts that was taken from an equal config; the (bracket, index) of
+that config follows."""
+_SHARED = re.compile(rf"{SAME} \(([0-9]+), ([0-9]+)\)", re.ASCII)
+
+
+def is_shared(origin: str | None) -> bool:
+    """Whether the origin of a result says that it was taken from an equal config."""
+    return origin is not None and _SHARED.fullmatch(origin) is not None
+
+
+def evaluated_job(key: JobKey, origin: str | None) -> JobKey:
+    """The job that was evaluated for a result: its own, or that of the equal config."""
+    shared = _SHARED.fullmatch(origin) if origin else None
+    return (int(shared[1]), int(shared[2]), key[2]) if shared else key
 
 
 def fact_of(key: JobKey, run: int, outcome: Outcome, origin: str | None = None) -> JobFinished:

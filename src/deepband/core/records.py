@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from deepband.core.facts import Config, JobKey, Outcome
+from deepband.core.facts import Config, JobKey, Outcome, evaluated_job
 from deepband.core.record_text import html_table, printable, record_repr
 from deepband.errors import InputError, shown
 
@@ -99,10 +99,13 @@ class Evaluation(EvaluationFields):
         """The folder that the objective saved, or None if it saved nothing, the folder was not
         kept, or it is damaged.
 
+        A result that was taken from an equal config has the checkpoint of that config.
+
         Each access looks again and reads the files to verify them. Evaluations that do not come
         from a study, such as those that a sampler receives, have none.
         """
-        return self._find((self.bracket, self.index, self.rung)) if self._find else None
+        key = evaluated_job((self.bracket, self.index, self.rung), self.origin)
+        return self._find(key) if self._find else None
 
     def __repr__(self) -> str:
         return record_repr(self)

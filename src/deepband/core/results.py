@@ -31,7 +31,7 @@ def read_result(result: object, maximize: bool = False) -> Outcome:
     raises ResultError.
     """
     if type(result) is float and math.isfinite(result):  # nearly always
-        return Outcome(-result if maximize else result)
+        return Outcome(0.0 - result if maximize else result + 0.0)  # a file stores no -0.0
     if isinstance(result, BaseException):
         return Outcome(None, _describe(result))
     if not isinstance(result, Mapping):
@@ -88,7 +88,7 @@ def _loss(given: object, maximize: bool) -> tuple[float | None, str | None]:
     number = _number(given)
     if math.isnan(number):
         return None, "nan: the objective returned nan"
-    loss = -number if maximize else number
+    loss = 0.0 - number if maximize else number + 0.0
     if loss == -math.inf:
         raise ResultError(given, "no result can be better than this; " + WANTED)
     return loss, None

@@ -20,12 +20,10 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from deepband.core.facts import Fact, JobFinished, JobsReopened
+from deepband.core.facts import SAME, Fact, JobFinished, JobsReopened, is_shared
 from deepband.core.schedule import Cell
 from deepband.core.state import State
 
-SAME = "same as"
-"""How the origin of a shared result starts; the (bracket, index) that was evaluated follows."""
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 
 
@@ -146,8 +144,3 @@ def _copy(source: JobFinished, bracket: int, index: int, run: int) -> JobFinishe
     origin = source.origin if is_shared(source.origin) else place
     fact = JobFinished(bracket, index, source.rung, run, source.loss, metrics=source.metrics)
     return fact._replace(origin=origin)
-
-
-def is_shared(origin: str | None) -> bool:
-    """Whether the origin of a result says that it was shared."""
-    return origin is not None and origin.startswith(f"{SAME} (")

@@ -179,7 +179,7 @@ class State:
 
     def value(self, loss: float) -> float:
         """A loss in the user's direction."""
-        return -loss if self.created.maximize else loss
+        return 0.0 - loss if self.created.maximize else loss
 
     @property
     def value_name(self) -> str:

@@ -70,7 +70,10 @@ def _read_json(file: Path) -> Any:
 def _read_npy(file: Path) -> Any:
     import numpy as np
 
-    return np.load(file, allow_pickle=False)
+    found = np.load(file, allow_pickle=False)
+    if not isinstance(found, np.ndarray):  # an archive with another suffix
+        raise TypeError(f"{file} does not hold one array")
+    return found
 
 
 def _read_npz(file: Path) -> Any:

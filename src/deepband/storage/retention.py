@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from deepband.core.evaluations import best_result
-from deepband.core.facts import JobKey
+from deepband.core.facts import JobKey, evaluated_job
 from deepband.core.schedule import Schedule
 from deepband.core.state import State
 from deepband.core.strategies import FRUGAL
@@ -44,7 +44,8 @@ def protected(state: State, keep: Keep) -> set[JobKey]:
     if best is None or keep.configs == 0:
         return set()
     top = state.leaders[max(state.leaders)]
-    return {(each.bracket, each.index, each.rung) for each in (best, top)}
+    places = (((each.bracket, each.index, each.rung), each.origin) for each in (best, top))
+    return {evaluated_job(*place) for place in places}
 
 
 def superfluous(state: State, keep: Keep, kept: Iterable[JobKey]) -> list[JobKey]:

@@ -25,7 +25,10 @@ from deepband.storage.checkpoints import INDEX
 from deepband.storage.object_formats import PICKLE, READERS, read, write
 
 UNPICKLE = "unpickle"
-"""The only name that an object cannot have."""
+RESERVED = frozenset({UNPICKLE, "saved"})
+"""Names that an object cannot have: an argument of ours, and the name of the index."""
+MOST_NAME = 100
+"""How many bytes a name may have."""
 Curve = list[tuple[float, float]]
 
 
@@ -53,7 +56,8 @@ class Saved(NamedTuple):
         """Raise a StorageError unless the files of these objects are as they were saved."""
         for name in names:
             saved = self.objects[name]
-            if _fingerprint(self.folder / saved.file) != (saved.size, saved.digest):
+            found = _fingerprint(self.folder / saved.file)
+            if found is None or found != (saved.size, saved.digest):
                 raise _damaged(self.folder / saved.file)
 
     @property
@@ -199,13 +203,18 @@ def _write(folder: Path, name: str, value: Any, taken: set[str]) -> SavedObject:
             f"{name!r} cannot be saved, because {type(value).__name__} cannot be pickled "
             f"({error}). Save its parts, or write a file to context.path yourself."
         ) from error
-    return SavedObject(file.name, is_state, *_fingerprint(file))
+    found = _fingerprint(file)
+    if found is None:
+        raise _damaged(file)
+    return SavedObject(file.name, is_state, *found)
 
 
 def _write_index(
     folder: Path, written: Mapping[str, SavedObject], step: object, curve: Curve
 ) -> None:
-    number = float(step) if isinstance(step, Real) and not isinstance(step, bool) else None
+    number = None
+    with suppress(OverflowError):  # nothing counts that far
+        number = float(step) if isinstance(step, Real) and not isinstance(step, bool) else None
     row = {"objects": written, "step": number, "curve": curve}
     temporary = folder / f"{INDEX}.new"
     temporary.write_text(json.dumps(row))
@@ -227,12 +236,17 @@ def _read(file: Path) -> Any:
         return read(file)
     except ImportError as error:
         raise InputError(f"{file} cannot be loaded here: {error}.") from error
+    except Exception as error:
+        if file.suffix == PICKLE:
+            raise  # from the code of its classes
+        raise _damaged(file) from error
 
 
-def _fingerprint(file: Path) -> tuple[int, str]:
+def _fingerprint(file: Path) -> tuple[int, str] | None:
+    """The size and digest of a regular file; None for a link, or anything else, or nothing."""
     try:
         if file.is_symlink() or not file.is_file():
-            return -1, ""
+            return None
         with file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "blake2b").hexdigest()
         return file.stat().st_size, digest
@@ -250,10 +264,12 @@ def _check_names(objects: Mapping[str, Any]) -> None:
     if not objects:
         raise InputError("there is nothing to save: name it, as in context.save(model=model).")
     for name in objects:
-        if not name.isidentifier() or len(name) > 100 or name == UNPICKLE:
+        too_long = len(name.encode()) > MOST_NAME
+        if not name.isidentifier() or too_long or name.casefold() in RESERVED:
             raise InputError(
                 f"an object cannot be saved as {shown(name)}: its name becomes that of a file. "
-                f"Choose letters, digits and underscores, at most 100, and not {UNPICKLE!r}."
+                f"Choose letters, digits and underscores, at most {MOST_NAME}, and none of "
+                f"{_listed(sorted(RESERVED))}."
             )
     if len({name.casefold() for name in objects}) < len(objects):
         raise InputError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -31,6 +30,7 @@ from deepband.execution.runner import RunOptions, run_jobs
 from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
 from deepband.study.session import Session
+from deepband.system import plain_files
 
 FOLDER = "confirmations"
 PER_REPETITION = 1000
@@ -170,12 +170,10 @@ class ConfirmationSession:
 
     def remove_empty_folders(self) -> None:
         """Remove the folders that are now empty."""
-        checkpoints = self.checkpoints
-        places = [checkpoints.attempts, checkpoints.folder, checkpoints.folder.parent]
-        places += [self.files / name for name in (JOBS, RESULTS, OUTPUT)]
-        for place in [*places, self.files]:
-            with suppress(OSError):  # it is not empty, or does not exist
-                place.rmdir()
+        root, study = self._session.files, self.state.created.study
+        saved = ("checkpoints", study, "attempts"), ("checkpoints", study), ("checkpoints",)
+        for names in (*saved, (JOBS,), (RESULTS,), (OUTPUT,), ()):
+            plain_files.remove_empty_folder(root, FOLDER, *names)
 
     def _is_open(self, found: Repetition) -> bool:
         """Whether the result of a repetition can be recorded: its config has a loss there."""

@@ -328,13 +328,14 @@ class Study:
         options = read_execution("confirm", execution)
         limits, session = Limits(max_seconds, max_cost), self.session
         seeded = takes_context(objective)
-        wanted = repetitions(selected(session.state, top), seeds)
-        if missing(session.state, wanted):
-            if not seeded:
-                warnings.warn(UNSEEDED, UnseededWarning, stacklevel=2)
-            session.lock()  # which reads what another process has written since
+        with session.confirming:  # a second thread waits, and then finds everything recorded
             wanted = repetitions(selected(session.state, top), seeds)
-            run_repetitions(session, wanted, objective, limits, options)
+            if missing(session.state, wanted):
+                if not seeded:
+                    warnings.warn(UNSEEDED, UnseededWarning, stacklevel=2)
+                session.lock()  # which reads what another process has written since
+                wanted = repetitions(selected(session.state, top), seeds)
+                run_repetitions(session, wanted, objective, limits, options)
         return confirmations(session.state, selected(session.state, top))
 
     def ask(self) -> Job | None:
