@@ -78,8 +78,9 @@ def open_study(
 
     With `reuse_identical`, a config is not evaluated if it can take the result of an equal one on
     the same rung: from an earlier run, or from its own bracket in the current run. Such a result
-    costs nothing, and its origin is "same as (bracket, index)". Use it for small discrete spaces and
-    objectives that hardly depend on the seed. By default, equal configs are evaluated separately.
+    costs nothing, and its origin is "same as (bracket, index)". Use it for small discrete spaces
+    and objectives that hardly depend on the seed. By default, equal configs are evaluated
+    separately.
 
     `sampler` is the source of configs: "uniform", a sampler that learns from evaluations ("tpe",
     "forest", "de", "prior"), or your own.
