@@ -26,7 +26,7 @@ import deepband
 from deepband.analysis.text import table
 from deepband.execution.display import SECONDS_BETWEEN_VIEWS
 from deepband.execution.pace import Started
-from deepband.execution.progress import Meter
+from deepband.execution.progress import RunMeter
 from deepband.execution.terminal_view import TerminalView
 
 SPACE = {"learning_rate": (1e-5, 1e-1, "log"), "momentum": (0.1, 0.99), "layers": (1, 5)}
@@ -79,7 +79,7 @@ def snapshot(progress: deepband.Progress) -> None:
 def redraw(evaluations_per_second: int) -> float:
     """The mean CPU seconds of one redraw over a run of 18,113 evaluations."""
     study = deepband.open_study(space=SPACE, max_budget=729, width=10)
-    meter, view = Meter(1, time.monotonic()), TerminalView(sys.stderr)
+    meter, view = RunMeter(1, time.monotonic()), TerminalView(sys.stderr)
     every, used = round(evaluations_per_second * SECONDS_BETWEEN_VIEWS), []
     meter.read(study.session.state, [], time.monotonic())
     for number in count(1):

@@ -20,11 +20,10 @@ import preloaded
 from deepband import Evaluation, Job, Progress, RunningEvaluation, Study
 from deepband.analysis.summary import cost_left
 from deepband.core.costs import counts, paid
-from deepband.core.facts import JobFinished
 from deepband.core.schedule import as_number
 from deepband.execution.display import LineView
 from deepband.execution.pace import Pace, Started
-from deepband.execution.progress import Meter, advanced
+from deepband.execution.progress import RunMeter, advanced
 from deepband.execution.progress_text import (
     columns,
     fitted,
@@ -61,7 +60,7 @@ def check(progress: Progress, study: Study) -> None:
 def test_readings_agree_with_the_whole_state_at_any_time(seed: int) -> None:
     draw = random.Random(seed)
     study = open_study(max_budget=27)
-    meter = Meter(1, 0.0)
+    meter = RunMeter(1, 0.0)
     for strategy in ("preserving", "frugal", "efficient"):
         study.enqueue({"x": 0.5})
         study.add_evaluation({"x": 0.25}, 1, 0.5)
@@ -78,7 +77,7 @@ def test_readings_agree_with_the_whole_state_at_any_time(seed: int) -> None:
 
 def test_a_first_run_has_the_totals_of_its_plan() -> None:
     study = open_study(max_budget=10)  # the smallest budget is 10/9
-    meter, found = Meter(1, 0.0), []
+    meter, found = RunMeter(1, 0.0), []
     while job := study.ask():
         found.append(meter.read(study.session.state, [], 0.0))
         study.tell(job, {"loss": job.config["x"], "seconds": math.nan, "x": 1})
@@ -96,7 +95,7 @@ def test_a_first_run_has_the_totals_of_its_plan() -> None:
 
 def test_only_time_passes_between_two_readings() -> None:
     study = open_study()
-    meter = Meter(2, 100.0)
+    meter = RunMeter(2, 100.0)
     started = [Started(job, 101.0) for job in study.ask_all()[:2]]
     first = meter.read(study.session.state, started, 103.0)
     assert [each.seconds for each in first.running] == [2, 2]
@@ -109,19 +108,16 @@ def test_only_time_passes_between_two_readings() -> None:
 # How long a run takes
 
 
-def result(rung: int, seconds: float, resumed_from: int | None = None) -> JobFinished:
-    return JobFinished(0, 0, rung, 0, 0.5, seconds=seconds, resumed_from=resumed_from)
-
-
 def job(bracket: int, rung: int) -> Job:
     return Job(bracket, 0, rung, 3**rung, {})
 
 
-def pace_of(*results: JobFinished) -> Pace:
+def pace_of(*results: tuple[int, float] | tuple[int, float, int]) -> Pace:
+    """The pace after results with a rung, the time they took, and the rung they resumed from."""
     pace = Pace()
     pace.charges = [1.0, 3.0, 9.0]
     for each in results:
-        pace.add(each)
+        pace.add(*each)
     return pace
 
 
@@ -131,31 +127,31 @@ def test_there_is_no_estimate_without_a_result() -> None:
 
 def test_the_work_left_is_divided_by_the_workers() -> None:
     left = {(0, 0): 8, (0, 1): 3, (0, 2): 1}  # 8 + 9 + 9 units
-    assert pace_of(result(0, 2.0)).seconds_left(left, [], 1, 0.0) == 52
-    assert pace_of(result(0, 2.0)).seconds_left(left, [], 2, 0.0) == 26
+    assert pace_of((0, 2.0)).seconds_left(left, [], 1, 0.0) == 52
+    assert pace_of((0, 2.0)).seconds_left(left, [], 2, 0.0) == 26
 
 
 def test_no_number_of_workers_is_faster_than_the_longest_bracket() -> None:
     left = {(0, 0): 8, (0, 1): 3, (0, 2): 1, (1, 1): 3, (1, 2): 1}
-    assert pace_of(result(0, 2.0)).seconds_left(left, [], 100, 0.0) == 2 * (1 + 3 + 9)
+    assert pace_of((0, 2.0)).seconds_left(left, [], 100, 0.0) == 2 * (1 + 3 + 9)
 
 
 def test_what_has_passed_of_running_evaluations_is_subtracted() -> None:
-    pace, left = pace_of(result(0, 2.0)), {(0, 1): 0, (0, 2): 1}
+    pace, left = pace_of((0, 2.0)), {(0, 1): 0, (0, 2): 1}
     assert pace.seconds_left(left, [Started(job(0, 2), 10.0)], 1, 15.0) == 18 - 5
     assert pace.seconds_left(left, [Started(job(0, 2), 10.0)], 1, 99.0) == 0
     assert pace.seconds_left(left, [Started(job(3, 3), 10.0)], 1, 15.0) == 18  # a job ahead
 
 
 def test_training_that_continues_pays_the_difference() -> None:
-    pace = pace_of(result(0, 2.0), result(1, 4.0, resumed_from=0))
+    pace = pace_of((0, 2.0), (1, 4.0, 0))
     assert pace.seconds_left({(0, 2): 1, (2, 2): 1}, [], 1, 0.0) == 2 * (6 + 9)
 
 
 def test_the_time_between_evaluations_counts() -> None:
-    pace, left = pace_of(result(0, 0.0)), {(0, 0): 10}
+    pace, left = pace_of((0, 0.0)), {(0, 0): 10}
     assert pace.seconds_left(left, [], 1, 100.0) == 0
-    pace.add(result(0, 0.0))
+    pace.add(0, 0.0)
     assert pace.seconds_left(left, [], 1, 103.0) == 30
 
 
@@ -204,6 +200,14 @@ def test_an_extension_has_lower_bounds() -> None:
     extension = replace(SAMPLE, run=1)
     assert "14 of at least 22 evaluations, 45 of at least 78 units" in one_line(extension)
     assert "22 of 22 evaluations" in last_line(replace(extension, evaluations=22, done=True))
+
+
+def test_a_confirmation_has_exact_amounts_and_another_title() -> None:
+    running = (RunningEvaluation(0, 11, 3, 27, 5.0, repetition=2),)
+    found = replace(SAMPLE, run=1, confirming=True, running=running)
+    assert one_line(found).startswith("confirming: 14 of 22 evaluations, 45 of 78 units, best ")
+    assert lines(found, [], 60, 20, unicode=True)[0].startswith("confirming  ━")
+    assert "  bracket 0, index 11, budget 27, repetition 2  0:05" in lines(found, [], 60, 20, True)
 
 
 def test_large_and_fractional_amounts() -> None:

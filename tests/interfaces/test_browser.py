@@ -18,6 +18,7 @@ from selenium.webdriver.support.ui import Select
 import deepband
 import hostile
 from deepband import FailedEvaluationsWarning
+from deepband.analysis.confirmations import confirmation_notes, confirmation_table
 from deepband.analysis.quote import quote_table
 from deepband.core.extension import options
 from deepband.interfaces.report.html_report import write_report
@@ -322,6 +323,30 @@ def test_every_look(browser: Browser, tmp_path: Path, size: tuple[int, int], sch
         wait_until(lambda: browser.all("#evaluations tbody tr"))
         for selector in ("h1", "#state", "#count", "a[href^='/studies']", "figcaption"):
             assert contrast(browser, selector) >= 4.5
+        browser.check_quiet()
+
+
+def test_confirmations_appear_and_lead_to_their_configs(browser: Browser, tmp_path: Path) -> None:
+    def again(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
+        return float(config["lr"]) + context.seed / 2**40
+
+    study = make(tmp_path / "a.study")
+    with serving(tmp_path / "a.study") as server:
+        browser.open(server.url)
+        wait_until(lambda: browser.texts("#count") == ["22 evaluations"])
+        assert not browser.find("#confirmed-section").is_displayed()
+        found = study.confirm(again, top=3, seeds=2)
+        header, *rows = confirmation_table(found)
+        wait_until(lambda: table(browser, "#confirmed") == rows)
+        assert browser.texts("#confirmed thead th") == header
+        assert browser.texts("#confirmed-notes") == [" ".join(confirmation_notes(found))]
+        assert browser.find("#confirmed-section").is_displayed()
+        browser.check_quiet()
+        browser.look(PHONE)
+        browser.check_quiet()
+        browser.click("#confirmed a")
+        first = found.configs[0]
+        wait_until(lambda: browser.texts("h1") == [f"Bracket {first.bracket}, index {first.index}"])
         browser.check_quiet()
 
 

@@ -44,12 +44,28 @@ def test_it_evaluates_the_best_again_and_shows_means(place: Path) -> None:
     found = call("confirm", place, "--top", 2, "--seeds", 3)
     assert found.exit_code == 0, found.output
     assert "6 repetitions to run, 54 units of budget" in found.stderr
-    assert found.stderr.count(": done") + found.stderr.count(": failed: ValueError") == 6
+    assert "confirming: 6 of 6 evaluations, 54 of 54 units" in found.stderr
     header, first, second, *findings = found.stdout.splitlines()
     assert "95 % interval" in header
     assert [row.split()[0] for row in (first, second)] == ["1", "2"]
     assert any(line.startswith("Best mean: bracket") for line in findings)
     assert findings[-1].startswith("Cost of the repetitions: 54 units of budget, ")
+
+
+def test_each_failure_has_a_line(place: Path) -> None:
+    done = call("confirm", place, "--seeds", 15)
+    with deepband.open_study(place) as study:
+        facts = study.session.state.confirmations.values()
+    wanted = [
+        f"bracket {each.bracket}, index {each.index}, repetition {each.repetition} "
+        "failed: ValueError: unlucky"
+        for each in facts
+        if each.error
+    ]
+    assert wanted
+    shown = [line for line in done.stderr.splitlines() if "ValueError" in line]
+    assert sorted(shown) == sorted(wanted)
+    assert f"45 of 45 evaluations, 405 of 405 units, {len(wanted)} failed" in done.stderr
 
 
 def test_it_is_the_same_as_in_python(place: Path) -> None:

@@ -179,3 +179,10 @@ def test_facts_that_are_refused_are_not_told_to_observers(study: Study) -> None:
             wrong(study, jobs)
     assert not [fact for fact in told if type(fact).__name__ == "JobFinished"]
     study.close()
+
+
+@pytest.mark.parametrize("method", ["optimize", "auto_extend", "confirm"])
+def test_unknown_arguments_are_refused_by_name(method: str) -> None:
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
+    with pytest.raises(TypeError, match=rf"{method}\(\) got an unexpected .* 'workrs'"):
+        getattr(study, method)(lambda config, budget: 1.0, workrs=2)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from statistics import fmean, stdev
+from statistics import mean, stdev
 
 from deepband.analysis.text import duration, html_table, table
 from deepband.core.evaluations import evaluation_of
@@ -80,36 +80,45 @@ class Confirmations:
     def __str__(self) -> str:
         if not self.configs:
             return "nothing has been confirmed"
-        return "\n".join([table([HEADER, *self._rows()]), *self._findings()])
+        return "\n".join([table(confirmation_table(self)), *confirmation_notes(self)])
 
     __repr__ = record_repr
 
     def _repr_html_(self) -> str:
-        return html_table(" ".join(self._findings()), HEADER, self._rows())
-
-    def _rows(self) -> Iterator[list[str]]:
-        for each in self.configs:
-            interval = "" if each.low is None else f"{each.low:.6g} to {each.high:.6g}"
-            mean = "" if each.mean is None else f"{each.mean:.6g}"
-            count = len(each.values) + each.failures
-            failed = f", {each.failures} failed" if each.failures else ""
-            row = [str(each.rank), str(each.bracket), str(each.index), f"{each.budget:.6g}"]
-            yield [*row, f"{each.value:.6g}", mean, interval, f"{count}{failed}"]
-
-    def _findings(self) -> Iterator[str]:
-        if self.overlap is not None:
-            yield (
-                "The intervals of the first two overlap: these repetitions do not separate them."
-                if self.overlap
-                else "The intervals of the first two do not overlap."
-            )
-        if self.best is not None and len(self.configs) > 1:
-            yield f"Best mean: bracket {self.best.bracket}, index {self.best.index}."
-        units = f"{as_number(self.cost):.10g}"
-        yield f"Cost of the repetitions: {units} units of budget, {duration(self.seconds)}."
+        header, *rows = confirmation_table(self)
+        return html_table(" ".join(confirmation_notes(self)), header, rows)
 
 
 HEADER = ["rank", "bracket", "index", "budget", "in search", "mean", "95 % interval", "repetitions"]
+
+
+def confirmation_table(found: Confirmations) -> list[list[str]]:
+    """A header, and one row per config."""
+    return [HEADER, *map(_row, found.configs)]
+
+
+def _row(each: ConfirmedConfig) -> list[str]:
+    interval = "" if each.low is None else f"{each.low:.6g} to {each.high:.6g}"
+    middle = "" if each.mean is None else f"{each.mean:.6g}"
+    count = len(each.values) + each.failures
+    failed = f", {each.failures} failed" if each.failures else ""
+    row = [str(each.rank), str(each.bracket), str(each.index), f"{each.budget:.6g}"]
+    return [*row, f"{each.value:.6g}", middle, interval, f"{count}{failed}"]
+
+
+def confirmation_notes(found: Confirmations) -> list[str]:
+    """What follows from the table, and what the repetitions cost."""
+    notes = []
+    if found.overlap is not None:
+        notes.append(
+            "The intervals of the first two overlap: these repetitions do not separate them."
+            if found.overlap
+            else "The intervals of the first two do not overlap."
+        )
+    if found.best is not None and len(found.configs) > 1:
+        notes.append(f"Best mean: bracket {found.best.bracket}, index {found.best.index}.")
+    units, time = f"{as_number(found.cost):.10g}", duration(found.seconds)
+    return [*notes, f"Cost of the repetitions: {units} units of budget, {time}."]
 
 
 def ranked(state: State, rung: int) -> list[JobFinished]:
@@ -164,7 +173,7 @@ def _confirmed(
     losses = (fact.loss for fact in facts)
     values = [state.value(loss) for loss in losses if loss is not None and loss < math.inf]
     half = half_width(values)
-    mean = fmean(values) if values else None
+    middle = float(mean(values)) if values else None
     return ConfirmedConfig(
         bracket=found.bracket,
         index=found.index,
@@ -175,9 +184,9 @@ def _confirmed(
         value=found.value or 0.0,
         values=tuple(values),
         failures=len(facts) - len(values),
-        mean=mean,
-        low=None if mean is None or half is None else mean - half,
-        high=None if mean is None or half is None else mean + half,
+        mean=middle,
+        low=None if middle is None or half is None else middle - half,
+        high=None if middle is None or half is None else middle + half,
     )
 
 
@@ -185,7 +194,10 @@ def half_width(values: Sequence[float]) -> float | None:
     """Half the width of the 95 % interval of a mean; None for fewer than two values."""
     if len(values) < 2:
         return None
-    return _quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    try:
+        return _quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    except OverflowError:  # values such as 1.7e308 and -1.7e308
+        return math.inf
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The display of a run's progress: on a terminal, in a notebook, or as lines of a log.
+"""The display of progress: on a terminal, in a notebook, or as lines of a log.
 
 A thread redraws it, because the thread of the driver may be inside an objective for hours. The
 thread reads the state between two steps of the driver. It never waits long for that: if the study
@@ -20,7 +20,7 @@ from deepband.errors import DeepbandError, InputError, ObserverWarning, show_war
 from deepband.execution.executors.inline import InlineExecutor
 from deepband.execution.loop import Loop
 from deepband.execution.outbox import OUTPUT
-from deepband.execution.progress import Meter, Progress, advanced
+from deepband.execution.progress import Progress, advanced
 from deepband.execution.progress_text import last_line, one_line
 from deepband.system.interrupts import Interrupts
 
@@ -100,7 +100,7 @@ class Reader:
         workers = 1
         with suppress(DeepbandError):  # the loop raises it, too
             workers = max(1, loop.executor.free)
-        self.meter = Meter(workers, time.monotonic())
+        self.meter = loop.session.meter(workers, time.monotonic())
         self._last: tuple[Progress, float] | None = None
         self.read(-1)
 

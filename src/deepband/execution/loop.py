@@ -28,6 +28,7 @@ from deepband.execution.objective import Context, Task
 from deepband.execution.orphans import Orphans
 from deepband.execution.outbox import Outbox
 from deepband.execution.pace import Started
+from deepband.execution.progress import Meter
 from deepband.execution.pruner import Pruner
 from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
@@ -72,6 +73,7 @@ class JobSession(Protocol):
     def resumable(self, job: Job) -> list[int]: ...
     def seed(self, job: Job) -> int: ...
     def read_state(self, function: Callable[[State], Found], seconds: float) -> Found | None: ...
+    def meter(self, workers: int, begun: float) -> Meter: ...
 
 
 class Loop:

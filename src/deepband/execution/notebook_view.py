@@ -19,6 +19,7 @@ from deepband.execution.progress_text import (
     running_lines,
     share_done,
     state,
+    title,
 )
 
 
@@ -58,5 +59,5 @@ def html(progress: Progress, parts: Sequence[str]) -> str:
     lines = [", ".join(amounts(progress)), ", ".join(best(progress)), *parts]
     body = "\n".join(escape(printable(line)) for line in lines)
     bar = f"<progress value='{share_done(progress):.4f}' max='1' style='width: 20em'></progress>"
-    head = f"run {progress.run} {bar} {int(100 * share_done(progress))} %"
+    head = f"{title(progress)} {bar} {int(100 * share_done(progress))} %"
     return f"<div style='white-space: pre-wrap'>{head}\n{body}</div>"

@@ -1,11 +1,10 @@
-"""How long a run will take: an estimate from what one call of `Study.optimize` has recorded."""
+"""How long a run or a confirmation will take: an estimate from what one call has recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from deepband.core.facts import JobFinished
 from deepband.core.records import Job
 from deepband.core.schedule import Cell
 
@@ -31,13 +30,13 @@ class Pace:
         self._first: tuple[float, int, float] | None = None
         """When results were seen for the first time, how many, and how long workers had worked."""
 
-    def add(self, result: JobFinished) -> None:
+    def add(self, rung: int, seconds: float | None, resumed_from: int | None = None) -> None:
         """Count a result of this call."""
         self.evaluations += 1
-        self._seconds += result.seconds or 0.0
-        self._units += self.charges[result.rung]
-        if result.resumed_from is not None:
-            self._units -= self.charges[result.resumed_from]
+        self._seconds += seconds or 0.0
+        self._units += self.charges[rung]
+        if resumed_from is not None:
+            self._units -= self.charges[resumed_from]
             self._resumes = True
 
     def seconds_left(

@@ -7,10 +7,11 @@ evaluations as with 20,000.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
+from typing import Protocol
 
 from deepband.analysis.metrics import main_metric
 from deepband.analysis.summary import slots_left
@@ -34,6 +35,8 @@ class RunningEvaluation:
     budget: int | float
     seconds: float
     """How long it has been running."""
+    repetition: int | None = None
+    """Which repetition of `Study.confirm` it is, from 1; None in a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,10 @@ class Progress:
 
     In a run that extends an earlier one, more evaluations may follow than are known now, so
     `total_evaluations`, `left` and `total` are lower bounds. In a first run they are exact.
+
+    `Study.confirm` reports the same record with `confirming=True`. Evaluations, failures, units of
+    budget and the time left are then those of all repetitions that were asked for, including those
+    that an earlier call has recorded, and the totals are exact.
     """
 
     run: int
@@ -64,10 +71,12 @@ class Progress:
     """What is running, the longest-running first."""
     workers: int
     seconds: float
-    """Since this call of `optimize` began."""
+    """Since this call began."""
     seconds_left: float | None
-    """The estimated time until the run is done; None before this call has a result."""
+    """The estimated time until `done`; None before this call has a result."""
     done: bool
+    confirming: bool = False
+    """Whether `Study.confirm` reports it."""
 
 
 def advanced(progress: Progress, seconds: float) -> Progress:
@@ -81,8 +90,19 @@ def advanced(progress: Progress, seconds: float) -> Progress:
     )
 
 
-class Meter:
-    """Measures the progress of a run, repeatedly during one call of `Study.optimize`."""
+class Meter(Protocol):
+    """Reads how far one call of `Study.optimize` or `Study.confirm` is, again and again."""
+
+    @property
+    def evaluations(self) -> int:
+        """How many evaluations this call has made."""
+
+    def read(self, state: State, running: Sequence[Started], now: float) -> Progress:
+        """How far it is at this time, according to a state."""
+
+
+class RunMeter:
+    """Reads how far a run is, again and again during one call of `Study.optimize`."""
 
     def __init__(self, workers: int, begun: float) -> None:
         self._workers = workers
@@ -99,8 +119,8 @@ class Meter:
         """How many evaluations this call has made."""
         return self._pace.evaluations
 
-    def read(self, state: State, running: Iterable[Started], now: float) -> Progress:
-        """The progress of the current run of a state at this time."""
+    def read(self, state: State, running: Sequence[Started], now: float) -> Progress:
+        """How far the current run of a state is at this time."""
         self._count(state)
         jobs = sorted(running, key=lambda each: each.since)
         workers = max(self._workers, len(jobs))
@@ -139,7 +159,7 @@ class Meter:
                 return
             for result in islice(reversed(results.values()), size - before):
                 if self._add(result):
-                    self._pace.add(result)
+                    self._pace.add(result.rung, result.seconds, result.resumed_from)
         self._sizes = sizes
 
     def _start(self, state: State) -> None:

@@ -30,7 +30,7 @@ def last_line(progress: Progress) -> str:
 
 
 def _sentence(progress: Progress, parts: Sequence[str]) -> str:
-    return f"run {progress.run}: {', '.join([*amounts(progress), *best(progress), *parts])}"
+    return f"{title(progress)}: {', '.join([*amounts(progress), *best(progress), *parts])}"
 
 
 def lines(
@@ -56,17 +56,22 @@ def last_lines(progress: Progress, notes: Sequence[str], width: int, unicode: bo
 
 
 def headline(progress: Progress, width: int, unicode: bool) -> str:
-    """The run, a bar over its units of budget, and its percentage."""
+    """The title, a bar over the units of budget, and the percentage."""
     share = share_done(progress)
-    run, percentage = f"run {progress.run}  ", f"  {int(100 * share)} %"
-    length = min(LONGEST_BAR, max(SHORTEST_BAR, width - len(run) - len(percentage)))
+    name, percentage = f"{title(progress)}  ", f"  {int(100 * share)} %"
+    length = min(LONGEST_BAR, max(SHORTEST_BAR, width - len(name) - len(percentage)))
     done, left = BARS[unicode]
     full = int(length * share)
-    return f"{run}{done * full}{left * (length - full)}{percentage}"
+    return f"{name}{done * full}{left * (length - full)}{percentage}"
+
+
+def title(progress: Progress) -> str:
+    """What is in progress."""
+    return "confirming" if progress.confirming else f"run {progress.run}"
 
 
 def share_done(progress: Progress) -> float:
-    """How much of the run's budget is spent, from 0 to 1."""
+    """How much of the budget is spent, from 0 to 1."""
     if progress.done:
         return 1.0
     return float(progress.spent / progress.total) if progress.total else 0.0
@@ -74,7 +79,8 @@ def share_done(progress: Progress) -> float:
 
 def amounts(progress: Progress) -> list[str]:
     """Evaluations and units of budget, and how many evaluations failed."""
-    least = "at least " if progress.run and not progress.done else ""
+    extends = progress.run > 0 and not progress.confirming
+    least = "at least " if extends and not progress.done else ""
     evaluations = counted(progress.total_evaluations, "evaluation")
     found = [
         f"{progress.evaluations:,} of {least}{evaluations}",
@@ -110,17 +116,16 @@ def ending(progress: Progress) -> str:
 
 def running_lines(running: Sequence[RunningEvaluation], most: int = MOST_RUNNING) -> list[str]:
     """The running evaluations as aligned lines, and how many are not listed."""
-    rows = [
-        (
-            f"bracket {each.bracket}, index {each.index}, budget {brief(each.budget)}",
-            clock(each.seconds),
-        )
-        for each in running[:most]
-    ]
+    rows = [(_place(each), clock(each.seconds)) for each in running[:most]]
     longest = [max((len(row[place]) for row in rows), default=0) for place in (0, 1)]
     found = [f"{where.ljust(longest[0])}  {time.rjust(longest[1])}" for where, time in rows]
     more = len(running) - len(rows)
     return [*found, f"and {more} more"] if more else found
+
+
+def _place(running: RunningEvaluation) -> str:
+    place = f"bracket {running.bracket}, index {running.index}, budget {brief(running.budget)}"
+    return place if running.repetition is None else f"{place}, repetition {running.repetition}"
 
 
 def wrapped(parts: Iterable[str], width: int) -> list[str]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from deepband.errors import InputError, shown
 from deepband.execution.devices import Device, DevicesSpec, assigned, read_devices
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from deepband.execution.executors.selection import ExecutorSpec
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """The arguments of `Study.optimize` about where and how jobs run."""
+class Execution(TypedDict, total=False):
+    """Where and how jobs run: the arguments that several methods of a study share. What they mean
+    is said in `Study.optimize`."""
 
     workers: int | None
     executor: ExecutorSpec
@@ -34,6 +34,22 @@ class RunOptions:
     retries: int
     wait: bool
     first_failures: int | None
+    devices: DevicesSpec
+    per_device: int
+    progress: ProgressSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The same arguments with their defaults, checked."""
+
+    workers: int | None = None
+    executor: ExecutorSpec = None
+    resources: Mapping[str, float] | None = None
+    timeout: Timeout = None
+    retries: int = 1
+    wait: bool = True
+    first_failures: int | None = None
     devices: DevicesSpec = None
     per_device: int = 1
     progress: ProgressSpec = None
@@ -73,6 +89,14 @@ class RunOptions:
                 "that is one num_gpus; on Dask it is one GPU, with workers started with "
                 "`--resources GPU=1`."
             )
+
+
+def read_execution(method: str, given: Execution) -> RunOptions:
+    """The options that a method was given as keywords."""
+    for name in given:
+        if name not in Execution.__annotations__:
+            raise TypeError(f"{method}() got an unexpected keyword argument {name!r}")
+    return RunOptions(**given)
 
 
 def run_jobs(

@@ -7,8 +7,11 @@ a repetition saves is kept.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -16,12 +19,14 @@ from deepband.analysis.confirmations import winners
 from deepband.core.evaluations import count_evaluations
 from deepband.core.facts import Confirmed, JobKey, Outcome, own_copy
 from deepband.core.records import Job
-from deepband.core.schedule import check_count
+from deepband.core.schedule import as_number, check_count
 from deepband.core.state import State
 from deepband.errors import InputError, JobError, NoResultError
 from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective, training_seed
 from deepband.execution.outbox import JOBS, OUTPUT, RESULTS
+from deepband.execution.pace import Pace, Started
+from deepband.execution.progress import Progress, RunMeter, RunningEvaluation
 from deepband.execution.runner import RunOptions, run_jobs
 from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
@@ -54,9 +59,13 @@ def selected(state: State, top: int) -> list[JobKey]:
     return found
 
 
-def missing(state: State, keys: Sequence[JobKey], seeds: int) -> list[Repetition]:
-    """The repetitions that are not recorded yet: the first of each config, then the second, ..."""
-    wanted = ((*key, repetition) for repetition in range(1, seeds + 1) for key in keys)
+def repetitions(keys: Sequence[JobKey], seeds: int) -> list[Repetition]:
+    """All repetitions of these results: first one of each config, then the next."""
+    return [(*key, repetition) for repetition in range(1, seeds + 1) for key in keys]
+
+
+def missing(state: State, wanted: Iterable[Repetition]) -> list[Repetition]:
+    """The repetitions that are not recorded."""
     return [each for each in wanted if each not in state.confirmations]
 
 
@@ -67,13 +76,13 @@ def run_repetitions(
     limits: Limits,
     options: RunOptions,
 ) -> None:
-    """Run repetitions and record their results."""
-    repetitions = ConfirmationSession(session, wanted)
+    """Run those of the repetitions that are not recorded, and record their results."""
+    confirmation = ConfirmationSession(session, wanted)
     try:
-        run_jobs(repetitions, objective, limits, options)
+        run_jobs(confirmation, objective, limits, options)
     finally:
         if session.persistent:
-            repetitions.remove_empty_folders()
+            confirmation.remove_empty_folders()
 
 
 class ConfirmationSession:
@@ -121,6 +130,9 @@ class ConfirmationSession:
 
     def read_state(self, function: Callable[[State], Found], seconds: float) -> Found | None:
         return self._session.read_state(function, seconds)
+
+    def meter(self, workers: int, begun: float) -> ConfirmationMeter:
+        return ConfirmationMeter(self._wanted, RunMeter(workers, begun))
 
     def ask(self) -> Job | None:
         ready = (each for each in self._wanted if self._is_ready(each))
@@ -177,13 +189,75 @@ class ConfirmationSession:
 
     def _hand_out(self, found: Repetition) -> Job:
         self._running.add(found)
-        bracket, index, rung, repetition = found
-        packed, budget = bracket + PER_REPETITION * repetition, self.state.run.budgets[rung]
-        config, study = own_copy(self._config(found)), self.state.created.study
-        return Job(packed, index, rung, budget, config, study)
+        _, index, rung, _ = found
+        budget, study = self.state.run.budgets[rung], self.state.created.study
+        return Job(_packed(found), index, rung, budget, own_copy(self._config(found)), study)
 
     def _config(self, found: Repetition) -> dict[str, object]:
         return self.state.config(found[0], found[1])
+
+
+class ConfirmationMeter:
+    """Reads how far repetitions are. What is not about them is read by the meter of the run."""
+
+    def __init__(self, wanted: Sequence[Repetition], run: RunMeter) -> None:
+        self._wanted = wanted
+        self._run = run
+        self._pace = Pace()
+        self._counted: set[Repetition] | None = None
+
+    @property
+    def evaluations(self) -> int:
+        return self._pace.evaluations
+
+    def read(self, state: State, running: Sequence[Started], now: float) -> Progress:
+        found = self._run.read(state, running, now)
+        recorded = [state.confirmations[key] for key in self._wanted if key in state.confirmations]
+        left = missing(state, self._wanted)
+        self._count(state, recorded)
+        spent, more = (_cost(state, keys) for keys in ((fact.key for fact in recorded), left))
+        cells = Counter((_packed(each), each[2]) for each in left)
+        return replace(
+            found,
+            evaluations=len(recorded),
+            total_evaluations=len(self._wanted),
+            failed=sum(fact.loss is None for fact in recorded),
+            spent=as_number(spent),
+            left=as_number(more),
+            total=as_number(spent + more),
+            running=tuple(map(_unpacked, found.running)),
+            seconds_left=self._pace.seconds_left(cells, running, found.workers, now),
+            done=not left,
+            confirming=True,
+        )
+
+    def _count(self, state: State, recorded: Sequence[Confirmed]) -> None:
+        """Let new results set the pace. Those of the first reading are of earlier calls."""
+        if self._counted is None:
+            schedule = state.schedule
+            self._pace.charges = [float(schedule.charge(rung)) for rung in range(schedule.top + 1)]
+            self._counted = {fact.key for fact in recorded}
+        for fact in recorded:
+            if fact.key not in self._counted:
+                self._counted.add(fact.key)
+                self._pace.add(fact.rung, fact.seconds)
+
+
+def _cost(state: State, keys: Iterable[Repetition]) -> Fraction:
+    """What repetitions cost, each at its full budget."""
+    rungs = Counter(rung for _, _, rung, _ in keys)
+    costs = (count * state.schedule.charge(rung) for rung, count in rungs.items())
+    return sum(costs, Fraction(0))
+
+
+def _unpacked(running: RunningEvaluation) -> RunningEvaluation:
+    repetition, bracket = divmod(running.bracket, PER_REPETITION)
+    return replace(running, bracket=bracket, repetition=repetition)
+
+
+def _packed(found: Repetition) -> int:
+    """The bracket of the job that a repetition is."""
+    return found[0] + PER_REPETITION * found[3]
 
 
 def _repetition(key: JobKey) -> Repetition:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace
 
     from deepband.analysis.quote import Quote
+    from deepband.execution.progress import Meter
 
     SpaceSpec: TypeAlias = Space | ConfigurationSpace | Mapping[str, Any]
     """What users may give as a search space."""
@@ -179,6 +180,12 @@ class Session:
             return function(self.state)
         finally:
             self._method_lock.lock.release()
+
+    def meter(self, workers: int, begun: float) -> Meter:
+        """What measures a call that began at this time and has this many workers."""
+        from deepband.execution.progress import RunMeter
+
+        return RunMeter(workers, begun)
 
     def check_done(self, action: str) -> None:
         """Raise UnfinishedError if the current run still has open jobs."""

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from deepband.core import hyperband
 from deepband.core.evaluations import (
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from deepband.execution.executors.base import Timeout
     from deepband.execution.executors.selection import ExecutorSpec
     from deepband.execution.objective import Objective
+    from deepband.execution.runner import Execution
     from deepband.plots import Plots
     from deepband.study.session import SpaceSpec
 
@@ -215,16 +216,16 @@ class Study:
             raise InputError("ahead_limit bounds what ahead=True spends: give both.")
         limits = Limits(max_seconds, max_cost, ahead_limit if ahead else 0)
         options = RunOptions(
-            workers,
-            executor,
-            resources,
-            timeout,
-            retries,
-            wait,
-            first_failures,
-            devices,
-            per_device,
-            progress,
+            workers=workers,
+            executor=executor,
+            resources=resources,
+            timeout=timeout,
+            retries=retries,
+            wait=wait,
+            first_failures=first_failures,
+            devices=devices,
+            per_device=per_device,
+            progress=progress,
         )
         if not self.done:
             warn_of_small_space(self.session)
@@ -240,17 +241,8 @@ class Study:
         max_hours: float | None = None,
         max_budget_limit: Budget | None = None,
         strategy: StrategyName = "preserving",
-        workers: int | None = None,
-        executor: ExecutorSpec = None,
-        resources: Mapping[str, float] | None = None,
-        timeout: Timeout = None,
-        retries: int = 1,
         max_seconds: float | None = None,
-        wait: bool = True,
-        first_failures: int | None = None,
-        devices: DevicesSpec = None,
-        per_device: int = 1,
-        progress: ProgressSpec = None,
+        **execution: Unpack[Execution],
     ) -> str:
         """Optimize, then deepen or widen and optimize again, as long as `advice` recommends it.
         Returns why it stopped, in words.
@@ -270,23 +262,12 @@ class Study:
         >>> reason = study.auto_extend(lambda config, budget: config["x"], max_cost=500)
         """
         from deepband.execution.limits import Limits
-        from deepband.execution.runner import RunOptions
+        from deepband.execution.runner import read_execution
         from deepband.study.extension_policy import read_automatic, run_and_extend
 
-        if max_hours is not None and executor is not None and workers is None:
+        options = read_execution("auto_extend", execution)
+        if max_hours is not None and options.executor is not None and options.workers is None:
             raise InputError("max_hours needs the number of workers of the executor: give workers.")
-        options = RunOptions(
-            workers,
-            executor,
-            resources,
-            timeout,
-            retries,
-            wait,
-            first_failures,
-            devices,
-            per_device,
-            progress,
-        )
         automatic = read_automatic(
             strategy, max_cost, max_hours, max_budget_limit, options.workers or 1
         )
@@ -307,17 +288,9 @@ class Study:
         *,
         top: int = 3,
         seeds: int = 5,
-        workers: int | None = None,
-        executor: ExecutorSpec = None,
-        resources: Mapping[str, float] | None = None,
-        timeout: Timeout = None,
-        retries: int = 1,
         max_seconds: float | None = None,
         max_cost: Budget | None = None,
-        wait: bool = True,
-        first_failures: int | None = None,
-        devices: DevicesSpec = None,
-        per_device: int = 1,
+        **execution: Unpack[Execution],
     ) -> Confirmations:
         """Evaluate the best configurations again with other seeds, and return their means.
 
@@ -342,34 +315,25 @@ class Study:
         from deepband.analysis.confirmations import confirmations
         from deepband.execution.limits import Limits
         from deepband.execution.objective import takes_context
-        from deepband.execution.runner import RunOptions
+        from deepband.execution.runner import read_execution
         from deepband.study.confirmation import (
             check_seeds,
             missing,
+            repetitions,
             run_repetitions,
             selected,
         )
 
         top, seeds = check_count("top", top), check_seeds(seeds)
-        options = RunOptions(
-            workers,
-            executor,
-            resources,
-            timeout,
-            retries,
-            wait,
-            first_failures,
-            devices,
-            per_device,
-            progress=False,
-        )
+        options = read_execution("confirm", execution)
         limits, session = Limits(max_seconds, max_cost), self.session
         seeded = takes_context(objective)
-        if missing(session.state, selected(session.state, top), seeds):
+        wanted = repetitions(selected(session.state, top), seeds)
+        if missing(session.state, wanted):
             if not seeded:
                 warnings.warn(UNSEEDED, UnseededWarning, stacklevel=2)
             session.lock()  # which reads what another process has written since
-            wanted = missing(session.state, selected(session.state, top), seeds)
+            wanted = repetitions(selected(session.state, top), seeds)
             run_repetitions(session, wanted, objective, limits, options)
         return confirmations(session.state, selected(session.state, top))
 

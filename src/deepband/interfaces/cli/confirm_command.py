@@ -18,7 +18,7 @@ from deepband.interfaces.cli.output import show, show_warnings
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.run_commands import EXECUTION, Command
 from deepband.interfaces.cli.user_code import load_objective, recalled
-from deepband.study.confirmation import Repetition, check_seeds, missing, selected
+from deepband.study.confirmation import Repetition, check_seeds, missing, repetitions, selected
 from deepband.study.study import Study
 
 
@@ -57,7 +57,7 @@ def confirm(
     """
     with open_existing(study) as opened:
         state, top, seeds = opened.session.state, check_count("top", top), check_seeds(seeds)
-        left = missing(state, selected(state, top), seeds)
+        left = missing(state, repetitions(selected(state, top), seeds))
         if left:
             cost = len(left) * state.schedule.charge(left[0][2])  # all are on one rung
             todo = f"{counted(len(left), 'repetition')} to run"
@@ -78,13 +78,13 @@ def _run(opened: Study, study: Path, text: str | None, given: dict[str, Any]) ->
     opened.observe(_Lines(set(opened.session.state.confirmations)))
     try:
         with show_warnings(UnseededWarning):
-            opened.confirm(objective, **given)
+            opened.confirm(objective, progress=True, **given)
     except GoneError as error:
         raise rescued(opened, error) from error
 
 
 class _Lines:
-    """Shows each repetition that is recorded, in one line."""
+    """Shows each repetition that fails, in one line."""
 
     def __init__(self, known: set[Repetition]) -> None:
         self._known = known
@@ -93,9 +93,11 @@ class _Lines:
         for fact in facts:
             if isinstance(fact, Confirmed) and fact.key not in self._known:
                 self._known.add(fact.key)
-                click.echo(printable(_line(fact)), err=True)
+                if fact.loss is None:
+                    click.echo(printable(_line(fact)), err=True)
 
 
 def _line(fact: Confirmed) -> str:
-    kind = "done" if fact.error is None else "failed: " + fact.error.partition("\n")[0]
-    return f"bracket {fact.bracket}, index {fact.index}, repetition {fact.repetition}: {kind}"
+    error = (fact.error or "").partition("\n")[0]
+    place = f"bracket {fact.bracket}, index {fact.index}, repetition {fact.repetition}"
+    return f"{place} failed: {error}"

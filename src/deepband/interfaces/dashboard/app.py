@@ -42,6 +42,7 @@ STATIC = {
     "study.js": "text/javascript",
     "brackets.js": "text/javascript",
     "charts.js": "text/javascript",
+    "confirmations.js": "text/javascript",
     "parameters.js": "text/javascript",
     "studies.js": "text/javascript",
     "failures.js": "text/javascript",

@@ -8,6 +8,11 @@ from typing import Any
 
 from deepband.analysis import chart_data, summary
 from deepband.analysis.cells import CellStatus, Mark, marks
+from deepband.analysis.confirmations import (
+    confirmation_notes,
+    confirmation_table,
+    confirmations,
+)
 from deepband.analysis.key_figures import key_figures
 from deepband.analysis.quote import quote, quote_notes, quote_table
 from deepband.analysis.run_names import describe_step, name_of
@@ -26,6 +31,7 @@ from deepband.interfaces.dashboard.parameter_charts import parallel, reported
 MOST_MARKS = 100
 """A cell with more configs than this is drawn as a bar."""
 MOST_CURVES = 100
+MOST_CONFIRMED = 20
 PROMOTED, FAILED, RUNNING = 1, 2, 4
 STATUS = ["run", "done", "evaluations", "failed", "open", "running", "ahead"]
 
@@ -51,6 +57,7 @@ def overview(state: State, running: frozenset[JobKey], order: Sequence[str] = ()
         "reported": reported(state),
         "parallel": parallel(state, order),
         "quotes": _quotes(state),
+        "confirmed": _confirmed(state),
         "failures": failure_list(state),
     }
 
@@ -125,3 +132,15 @@ def _quotes(state: State) -> dict[str, Any]:
     quotes = [quote(state, *option) for option in found]
     header, *rows = quote_table(quotes)
     return {"header": header, "rows": rows, "notes": quote_notes(quotes)}
+
+
+def _confirmed(state: State) -> dict[str, Any]:
+    """The configs that were evaluated again; no rows if there are none."""
+    found = confirmations(state)
+    header, *rows = confirmation_table(found)
+    return {
+        "header": header,
+        "rows": rows[:MOST_CONFIRMED],
+        "more": max(0, len(rows) - MOST_CONFIRMED),
+        "notes": confirmation_notes(found),
+    }

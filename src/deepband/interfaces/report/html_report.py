@@ -12,6 +12,7 @@ from typing import Any
 
 import deepband
 from deepband.analysis import chart_data, summary
+from deepband.analysis.confirmations import confirmation_notes, confirmation_table
 from deepband.analysis.failures import FailureGroup
 from deepband.analysis.key_figures import key_figures
 from deepband.analysis.metrics import metric_names
@@ -30,8 +31,9 @@ from deepband.plots.image_file import write
 from deepband.study.study import Study
 from deepband.system.installation import install_command
 
-MOST_BEST, MOST_METRICS, MOST_FAILURES, MOST_JOBS, MOST_CHARACTERS = 10, 6, 20, 5, 4000
-"""How many configs and metrics, errors, jobs of each, and characters of a traceback are shown."""
+MOST_BEST, MOST_METRICS, MOST_CONFIRMED = 10, 6, 20
+MOST_FAILURES, MOST_JOBS, MOST_CHARACTERS = 20, 5, 4000
+"""How many errors, jobs of each, and characters of a traceback are shown."""
 
 
 def write_report(study: Study, path: str | os.PathLike[str]) -> None:
@@ -62,7 +64,7 @@ def make_report(study: Study) -> str:
 def _contents(study: Study) -> dict[str, Any]:
     state = study.session.state
     status = summary.status(state)
-    failures, quotes = study.failures(), _quotes(study)
+    failures, quotes, confirmed = study.failures(), _quotes(study), study.confirmations
     return {
         "study": study,
         "created": state.created,
@@ -79,6 +81,9 @@ def _contents(study: Study) -> dict[str, Any]:
         "figures": key_figures(state, status),
         "best": best_evaluation(state),
         "leaders": [_leader(study, each) for each in _leaders(study)],
+        "confirmed": confirmation_table(confirmed)[: MOST_CONFIRMED + 1],
+        "other_confirmed": max(0, len(confirmed.configs) - MOST_CONFIRMED),
+        "confirmation_notes": confirmation_notes(confirmed),
         "failed": failures.total,
         "failures": [_failure(study, each) for each in failures[:MOST_FAILURES]],
         "other_failures": max(0, len(failures) - MOST_FAILURES),

@@ -2,6 +2,7 @@
 
 import { drawBrackets } from "./brackets.js";
 import { drawCurves, drawIncumbent, drawReported } from "./charts.js";
+import { drawConfirmations } from "./confirmations.js";
 import { apart, byId, element, shown } from "./dom.js";
 import { drawImportance, drawParallel } from "./parameters.js";
 import { drawFailures } from "./failures.js";
@@ -108,6 +109,7 @@ function draw(overview) {
   drawBrackets(overview, study);
   drawBest(overview);
   drawCharts(overview);
+  drawConfirmations(overview, study);
   drawQuotes(overview);
   offerImportance(overview);
   drawFailures(overview, study);
