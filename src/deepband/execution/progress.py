@@ -91,18 +91,18 @@ def advanced(progress: Progress, seconds: float) -> Progress:
 
 
 class Meter(Protocol):
-    """Reads how far one call of `Study.optimize` or `Study.confirm` is, again and again."""
+    """Measures the progress of one call of `Study.optimize` or `Study.confirm`, repeatedly."""
 
     @property
     def evaluations(self) -> int:
         """How many evaluations this call has made."""
 
     def read(self, state: State, running: Sequence[Started], now: float) -> Progress:
-        """How far it is at this time, according to a state."""
+        """The progress at this time, according to a state."""
 
 
 class RunMeter:
-    """Reads how far a run is, again and again during one call of `Study.optimize`."""
+    """Measures the progress of a run, repeatedly during one call of `Study.optimize`."""
 
     def __init__(self, workers: int, begun: float) -> None:
         self._workers = workers
@@ -120,7 +120,7 @@ class RunMeter:
         return self._pace.evaluations
 
     def read(self, state: State, running: Sequence[Started], now: float) -> Progress:
-        """How far the current run of a state is at this time."""
+        """The progress of the current run of a state at this time."""
         self._count(state)
         jobs = sorted(running, key=lambda each: each.since)
         workers = max(self._workers, len(jobs))

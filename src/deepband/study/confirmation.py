@@ -196,7 +196,7 @@ class ConfirmationSession:
 
 
 class ConfirmationMeter:
-    """Reads how far repetitions are. What is not about them is read by the meter of the run."""
+    """Measures the progress of repetitions. Everything else is read by the meter of the run."""
 
     def __init__(self, wanted: Sequence[Repetition], run: RunMeter) -> None:
         self._wanted = wanted

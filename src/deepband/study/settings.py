@@ -76,11 +76,11 @@ def open_study(
     An existing study keeps its settings: those that are given must be the same, and `max_budget`,
     `width` and `brackets` are those of the first run.
 
-    With `reuse_identical`, a config takes the result of an equal one on the same rung instead of
-    being evaluated again: of any bracket of an earlier run, or of its own bracket. Such a result
-    costs nothing, and its origin is "same as (bracket, index)". By default, two equal configs are
-    two configs. It is for small discrete spaces and objectives whose result hardly depends on the
-    seed.
+    With `reuse_identical`, a config is not evaluated if it can take the result of an equal one on
+    the same rung: from an earlier run, or from its own bracket in the current run. Such a result
+    costs nothing, and its origin is "same as (bracket, index)". Use it for small discrete spaces
+    and objectives that hardly depend on the seed. By default, equal configs are evaluated
+    separately.
 
     `sampler` is the source of configs: "uniform", a sampler that learns from evaluations ("tpe",
     "forest", "de", "prior"), or your own.
