@@ -162,7 +162,7 @@ def test_resources_from_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert refused.returncode == 2
     assert "no Dask worker has the resources {'licence': 2}" in refused.stderr
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("run 0: 6 of 6 evaluations")
+    assert "run 0: 6 of 6 evaluations" in done.stderr.splitlines()[-1]
     assert "run 0, max_budget 3: done" in done.stdout
 
 
