@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import time
@@ -216,7 +217,8 @@ WITHOUT_CONTEXT = """
 import os, sys, time, deepband
 
 def train(config, budget):
-    open(sys.argv[2], "a").close()
+    with open(sys.argv[2], "a") as begun:
+        begun.write("x")
     while not os.path.exists(sys.argv[3]):
         time.sleep(0.01)
     time.sleep(0.05)
@@ -232,26 +234,26 @@ with deepband.open_study(sys.argv[1]) as study:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[None]:
-    """Keep the files of a folder open: their inodes are in use even when they are removed."""
-    with ExitStack() as files:
-        for path in folder.iterdir():
-            files.enter_context(path.open())
+    """Keep everything below a folder open: inodes are in use even when their names are removed."""
+    with ExitStack() as held:
+        for path in (folder, *folder.rglob("*")):
+            held.callback(os.close, os.open(path, os.O_RDONLY))
         yield
 
 
 def test_a_job_that_cannot_be_held_is_no_verdict(tmp_path: Path) -> None:
     """Without a context, a worker creates nothing but a job file. If that fails, the config is not
-    at fault. No evaluation ends before the disk is full, and no job file that is removed makes room
-    for another."""
+    at fault. Both workers have a job file before the disk is full, no evaluation ends before that,
+    and nothing that is removed makes room for another file."""
     with bed_of_files(tmp_path, "printing", "size=1m,nr_inodes=300") as patient:
         begun, full = patient.place.ledger.path, tmp_path / "full"
         command = ["-c", WITHOUT_CONTEXT, *map(str, (patient.place.study, begun, full))]
         enter = patient.disk.enter
         with (tmp_path / "said").open("w") as said:
             driver = Process(command, enter=enter, stdout=said)
-        wait_until(begun.exists)
+        wait_until(lambda: begun.exists() and begun.stat().st_size == 2)
         patient.disk.fill_inodes()
-        with opened(patient.disk.outside(patient.place.files / "jobs")):
+        with opened(patient.disk.outside(patient.place.files)):
             full.touch()
             driver.wait(SECONDS_TO_HANG)
         assert (tmp_path / "said").read_text().startswith("StorageError")

@@ -17,7 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from deepband.core import hyperband
@@ -107,7 +106,7 @@ class Session:
         """Facts recorded after the study's file was lost: in the state, and nowhere else."""
         self._shared = SharedResults() if state.created.reuse_identical else None
         self._method_lock = MethodLock()
-        self.confirming = RLock()
+        self.confirming = MethodLock()
         """Held by the thread that runs repetitions."""
         self._forget: Callable[[], object] | None = None
         """Removes the temporary folder of a study in memory."""

@@ -328,7 +328,7 @@ class Study:
         options = read_execution("confirm", execution)
         limits, session = Limits(max_seconds, max_cost), self.session
         seeded = takes_context(objective)
-        with session.confirming:  # a second thread waits, and then finds everything recorded
+        with session.confirming.lock:  # a second thread waits, and then finds everything recorded
             wanted = repetitions(selected(session.state, top), seeds)
             if missing(session.state, wanted):
                 if not seeded:
