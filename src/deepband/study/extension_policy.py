@@ -14,7 +14,9 @@ from typing import NamedTuple, Protocol
 
 from deepband.analysis.advice import Advice, advise
 from deepband.analysis.durations import seconds_per_unit, seconds_spent
-from deepband.analysis.quote import Quote, most_of_all_runs
+from deepband.analysis.failures import FailureWatch
+from deepband.analysis.prices import most_of_all_runs
+from deepband.analysis.quote import Quote
 from deepband.core import hyperband
 from deepband.core.evaluations import count_evaluations
 from deepband.core.schedule import Budget, as_number, check_count, exceeds, is_finite, read_budget
@@ -25,6 +27,7 @@ from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
 from deepband.study.session import Session
+from deepband.study.user_warnings import warn_of_failures, warn_of_small_space
 
 WIDENING: StrategyName = "efficient"
 """The strategy to widen with: its price is exactly that of the new configs."""
@@ -150,9 +153,12 @@ def read_automatic(
     max_cost: Budget | None = None,
     max_hours: float | None = None,
     max_budget_limit: Budget | None = None,
-    workers: int = 1,
+    workers: int | None = None,
+    executor: object = None,
 ) -> Automatic:
     """The limits that a user gave, checked."""
+    if max_hours is not None and executor is not None and workers is None:
+        raise InputError("max_hours needs the number of workers of the executor: give workers.")
     check_name(strategy)
     if max_cost is None and max_hours is None:
         raise InputError(
@@ -166,7 +172,7 @@ def read_automatic(
         None if max_cost is None else read_budget("max_cost", max_cost),
         None if max_hours is None else float(max_hours),
         None if max_budget_limit is None else read_budget("max_budget_limit", max_budget_limit),
-        check_count("workers", workers),
+        1 if workers is None else check_count("workers", workers),
     )
 
 
@@ -179,6 +185,21 @@ def run_and_extend(
 ) -> str:
     """Run jobs, and extend the study as long as the advice recommends it within the limits. Returns
     why it stopped."""
+    session = study.session
+    warn_of_small_space(session)
+    watch = FailureWatch(session.state)
+    reason = _run_and_extend(study, objective, limits, automatic, options)
+    warn_of_failures(watch)
+    return reason
+
+
+def _run_and_extend(
+    study: Extendable,
+    objective: Objective,
+    limits: Limits,
+    automatic: Automatic,
+    options: RunOptions,
+) -> str:
     session = study.session
     session.lock()
     automatic.check(session.state)
