@@ -188,32 +188,28 @@ def run_and_extend(
     session = study.session
     warn_of_small_space(session)
     watch = FailureWatch(session.state)
-    reason = _run_and_extend(study, objective, limits, automatic, options)
-    warn_of_failures(watch)
-    return reason
-
-
-def _run_and_extend(
-    study: Extendable,
-    objective: Objective,
-    limits: Limits,
-    automatic: Automatic,
-    options: RunOptions,
-) -> str:
-    session = study.session
     session.lock()
     automatic.check(session.state)
-    options = _run(session, objective, limits, options)
-    while session.done:
-        extension, reason = automatic.decide(session.state)
+    while True:
+        options = _run(session, objective, limits, options)
+        extension, reason = _next_step(session, limits, automatic)
         if extension is None:
+            warn_of_failures(watch)
             return reason
-        if limits.out_of_time():
-            return f"{reason}; but time is up: run it again to resume"
         strategy, max_budget, width = extension
         study.extend(strategy, max_budget=max_budget, width=width)
-        options = _run(session, objective, limits, options)
-    return "the current run is not finished: run it again to resume"
+
+
+def _next_step(
+    session: Session, limits: Limits, automatic: Automatic
+) -> tuple[Extension | None, str]:
+    """The step to take now, or None and why there is none."""
+    if not session.done:
+        return None, "the current run is not finished: run it again to resume"
+    extension, reason = automatic.decide(session.state)
+    if extension is not None and limits.out_of_time():
+        return None, f"{reason}; but time is up: run it again to resume"
+    return extension, reason
 
 
 def _run(session: Session, objective: Objective, limits: Limits, options: RunOptions) -> RunOptions:
