@@ -79,7 +79,7 @@ class Quote:
     """How many jobs of the current run are open. The quote is for an extension right now. Jobs that
     are running and that the new run does not need cost extra."""
     at_most: bool = False
-    """Whether the upper bounds alone say something, because equal configs share results."""
+    """Whether only the upper bounds are meaningful, because equal configs share results."""
 
     @property
     def exact(self) -> bool:
@@ -178,7 +178,7 @@ def _table_row(each: Quote) -> list[str]:
 
 
 def _range(low: Fraction | int, high: Fraction | int) -> str:
-    """Two bounds in little space; one if they are equal."""
+    """Two bounds as a short text; one if they are equal."""
     bounds = dict.fromkeys(f"{as_number(Fraction(each)):,.10g}" for each in (low, high))
     return "-".join(bounds)
 

@@ -1,4 +1,4 @@
-"""What users add to a study: configs, results from elsewhere, and second chances of failures."""
+"""What users add to a study: configs, results from elsewhere, and repetitions of failed jobs."""
 
 from __future__ import annotations
 

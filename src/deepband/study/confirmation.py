@@ -1,6 +1,6 @@
 """Evaluating the best configs again with other seeds, with the loop that runs every other job.
 
-A repetition is a job whose bracket also carries the number of the repetition, so that the files of
+A repetition is a job whose bracket also encodes the number of the repetition, so that the files of
 two repetitions never have the same name. Their files are in a folder of their own, and nothing that
 a repetition saves is kept.
 """
@@ -277,7 +277,7 @@ def _unpacked(running: RunningEvaluation) -> RunningEvaluation:
 
 
 def _packed(found: Repetition) -> int:
-    """The bracket of the job that a repetition is."""
+    """The bracket of the job that runs a repetition."""
     return found[0] + PER_REPETITION * found[3]
 
 

@@ -17,7 +17,7 @@ from deepband.study.thread_safety import MethodLock, synchronized
 
 @synchronized(free={"group"})
 class FactLog:
-    """A study's storage, its state, and who observes it."""
+    """A study's storage, its state, and its observers."""
 
     def __init__(self, storage: Storage, state: State, learns: bool) -> None:
         self.storage = storage

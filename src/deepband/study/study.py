@@ -131,8 +131,8 @@ class Study:
         What happens to jobs that fail:
 
         - `timeout`: seconds, or a function of the budget. A job that takes longer is ended.
-        - `retries`: how often a job is run again whose worker died or that took too long, before
-          it counts as failed.
+        - `retries`: how often a job is run again if its worker died or it took too long, before it
+          counts as failed.
         - `first_failures`: if this many evaluations fail before any succeeds, the objective is at
           fault; `optimize` raises ObjectiveError and records none of them. By default 3, or the
           number of concurrent jobs if that is larger. 0 records every failure.
@@ -140,8 +140,8 @@ class Study:
         When to stop before the run is done:
 
         - `max_seconds`: no job starts after this many seconds.
-        - `max_cost`: no job starts that would bring the training of this call beyond this many
-          units of budget.
+        - `max_cost`: a job does not start if the training of this call would then exceed this
+          many units of budget.
 
         If evaluations fail, a FailedEvaluationsWarning says how many of the run failed, and why.
 
@@ -305,7 +305,7 @@ class Study:
 
     def retry_failed(self) -> int:
         """Make failed evaluations available again, on rungs that are not decided yet. Returns how
-        many; failures that have already decided a promotion stay.
+        many. Failures that a promotion already depends on stay.
 
         >>> study.retry_failed()
         0
@@ -361,7 +361,8 @@ class Study:
         """Import several results of one configuration: (budget, result) on neighbouring rungs, the
         lowest first. All of them are recorded, or none if it raises.
 
-        `place` is the (bracket, index) of the configuration, where several have the same values.
+        `place` is the (bracket, index) of the configuration. It is needed only if several
+        configurations have the same values.
 
         >>> new = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
         >>> new.add_evaluations({"x": 0.25}, [(3, 0.5), (9, 0.375)])
@@ -483,8 +484,8 @@ class Study:
         return quote_extension(self.session, strategy, (to, width, brackets))
 
     def advice(self, workers: int = 1) -> Advice:
-        """Which next step is likely to pay most: deepen, widen, or stop. It is judged by the
-        finished run alone: what each rung gained, how similarly the two top rungs rank
+        """Which next step is likely to pay most: deepen, widen, or stop. The finished run alone is
+        the evidence: what each rung gained, how similarly the two top rungs rank
         configurations, how reported learning curves ended, and how far apart the best losses are.
 
         If evaluations recorded their time, costs are also given as the time that this many
@@ -644,9 +645,9 @@ class Study:
     def save_as(self, path: str | os.PathLike[str]) -> None:
         """Write the whole study to a new file, with its checkpoints, and continue there.
 
-        Use it to keep a study in memory, and to rescue one whose file was moved or deleted while
-        it was open (GoneError): results reported since then are written too. It also works after
-        `close`; the study then stays closed.
+        Use it to store a study that was only in memory, and to rescue one whose file was moved or
+        deleted while it was open (GoneError): results reported since then are written too. It also
+        works after `close`; the study then stays closed.
 
         >>> study.save_as("rescued.study")
         """
