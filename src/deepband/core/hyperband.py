@@ -16,11 +16,6 @@ from deepband.core.facts import JobKey
 from deepband.core.state import State
 
 
-def next_job(state: State, group: int | None = None) -> JobKey | None:
-    """The first job that can be handed out now, or None."""
-    return next(ready_jobs(state, group), None)
-
-
 def ready_jobs(state: State, group: int | None = None) -> Iterator[JobKey]:
     """All jobs that can be handed out now, in order."""
     order = sorted((progress.rung, bracket) for bracket, progress in enumerate(state.progress))
