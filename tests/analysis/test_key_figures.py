@@ -29,11 +29,21 @@ def test_a_finished_study_has_no_time_left() -> None:
     study = open_study(maximize=True)
     finish(study, lambda job: {"loss": 0.5, "accuracy": 0.25, "epochs": 3})
     found = figures(study)
-    assert "time" not in found
+    assert found.keys().isdisjoint({"time", "highest"})
     assert (found["best"].label, found["best"].value) == ("best value", "0.5")
     assert (found["metric"].label, found["metric"].value) == ("accuracy", "0.25")
     assert (found["progress"].value, found["progress"].share) == ("100 %", 1.0)
     assert found["cost"].detail == "no evaluation recorded its time"
+
+
+def test_the_best_of_the_highest_budget_is_shown_if_it_is_another_one() -> None:
+    study = open_study()
+    finish(study, lambda job: float(job.budget))
+    found, top = figures(study), study.best_at()
+    assert found["best"].value == "1"
+    assert (found["highest"].label, found["highest"].value) == ("best on budget 9", "9")
+    place = f"the highest budget, bracket {top.bracket}, index {top.index}; study.best_at()"
+    assert found["highest"].detail == place
 
 
 def test_failures_are_counted() -> None:

@@ -263,7 +263,9 @@ def test_the_best_checkpoint_is_printed(folder: Path) -> None:
     message = call(folder, "best", "s.study", "--path", code=1)
     assert "has no checkpoint: the study has none at all" in message
     assert "context.save(model=model)" in message
-    assert call(folder, "best", "s.study").endswith("\ncheckpoint: none\n")
+    assert "\ncheckpoint: none, because the study has none at all" in call(
+        folder, "best", "s.study"
+    )
 
 
 def test_a_terminal_sees_a_live_display(folder: Path) -> None:

@@ -126,6 +126,20 @@ def test_one_repetition_has_no_interval() -> None:
     assert found.overlap is None
 
 
+def test_it_says_that_the_best_of_a_smaller_budget_is_not_repeated() -> None:
+    def overfits(config: dict[str, Any], budget: float, context: Context) -> float:
+        return float(config["x"]) if budget == 1 else 2 - float(config["x"])
+
+    study = deepband.open_study(space=SPACE, max_budget=9)
+    study.optimize(overfits)
+    found = study.confirm(overfits, top=1, seeds=1)
+    assert study.best.rung == 0
+    assert found.left_out == study.best
+    place = f"bracket {study.best.bracket}, index {study.best.index}"
+    assert f"Not among these is study.best ({place}, {study.best.loss:.6g} with" in str(found)
+    assert searched().confirm(train, top=1, seeds=1).left_out is None
+
+
 def test_failures_are_counted() -> None:
     study = searched()
 

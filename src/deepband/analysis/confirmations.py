@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from statistics import mean, stdev
 
 from deepband.analysis.text import duration, html_table, table
-from deepband.core.evaluations import evaluation_of
+from deepband.core.evaluations import best_evaluation, evaluation_of
 from deepband.core.facts import Config, Confirmed, JobFinished, JobKey
 from deepband.core.record_text import record_repr
+from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
 from deepband.core.state import State
 
@@ -57,6 +58,8 @@ class Confirmations:
     seconds: float
     """How long they took together."""
     maximize: bool
+    left_out: Evaluation | None = None
+    """`study.best`, if its config is not one of these: it was better with a smaller budget."""
 
     @property
     def overlap(self) -> bool | None:
@@ -117,8 +120,18 @@ def confirmation_notes(found: Confirmations) -> list[str]:
         )
     if found.best is not None and len(found.configs) > 1:
         notes.append(f"Best mean: bracket {found.best.bracket}, index {found.best.index}.")
+    if found.left_out is not None:
+        notes.append(_left_out(found.left_out))
     units, time = f"{as_number(found.cost):.10g}", duration(found.seconds)
     return [*notes, f"Cost of the repetitions: {units} units of budget, {time}."]
+
+
+def _left_out(best: Evaluation) -> str:
+    place = f"bracket {best.bracket}, index {best.index}, {best.value:.6g} with budget"
+    return (
+        f"Not among these is study.best ({place} {best.budget:.6g}): only the best configs of the "
+        "highest budget are repeated."
+    )
 
 
 def ranked(state: State, rung: int) -> list[JobFinished]:
@@ -157,13 +170,23 @@ def confirmations(state: State, keys: Sequence[JobKey] | None = None) -> Confirm
         if (facts := repeated.get(key := (result.bracket, result.index, rung)))
         and (keys is None or key in keys)
     ]
+    places = {(result.bracket, result.index) for _, result, _ in chosen}
     everything = [fact for _, _, facts in chosen for fact in facts]
     return Confirmations(
         configs=tuple(_confirmed(state, *each) for each in chosen),
         cost=sum((state.schedule.charge(each.rung) for each in everything), Fraction(0)),
         seconds=sum(each.seconds or 0.0 for each in everything),
         maximize=state.created.maximize,
+        left_out=_best_outside(state, places) if places else None,
     )
+
+
+def _best_outside(state: State, places: Collection[tuple[int, int]]) -> Evaluation | None:
+    """The best evaluation of the search, unless one of these has its config."""
+    best = best_evaluation(state)
+    if best is None or best.config in [state.config(*place) for place in places]:
+        return None
+    return best
 
 
 def _confirmed(

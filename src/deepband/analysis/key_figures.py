@@ -11,7 +11,7 @@ from deepband.analysis.metrics import main_metric
 from deepband.analysis.summary import Status, slots_left
 from deepband.analysis.text import about, brief, duration, shortened
 from deepband.core.costs import counts, paid
-from deepband.core.evaluations import best_evaluation
+from deepband.core.evaluations import best_above, best_evaluation
 from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import counted
@@ -32,8 +32,8 @@ class KeyFigure:
 def key_figures(state: State, status: Status) -> list[KeyFigure]:
     """The key figures, in the order in which they are shown. The number of running jobs is that of
     the status. Figures that do not apply are left out."""
-    figures = [_best(state), _metric(state), _progress(state, status), _time_left(state, status)]
-    figures += [_evaluations(status), _cost(state)]
+    figures = [_best(state), _highest(state), _metric(state), _progress(state, status)]
+    figures += [_time_left(state, status), _evaluations(status), _cost(state)]
     return [figure for figure in figures if figure is not None]
 
 
@@ -44,6 +44,15 @@ def _best(state: State) -> KeyFigure:
         return KeyFigure("best", name, "none", "no evaluation has a finite result yet")
     place = f"budget {best.budget:.6g}, bracket {best.bracket}, index {best.index}"
     return KeyFigure("best", name, brief(best.value), place)
+
+
+def _highest(state: State) -> KeyFigure | None:
+    """The best on the highest budget, if the best on any budget is another one."""
+    best = best_above(state)
+    if best is None:
+        return None
+    place = f"the highest budget, bracket {best.bracket}, index {best.index}; study.best_at()"
+    return KeyFigure("highest", f"best on budget {best.budget:.6g}", brief(best.value), place)
 
 
 def _metric(state: State) -> KeyFigure | None:

@@ -66,3 +66,10 @@ def best_evaluation_at(state: State, rung: int | None = None) -> Evaluation | No
         rung = max(state.leaders, default=0)
     leader = state.leaders.get(read_index("rung", rung, state.schedule.top + 1))
     return evaluation_of(state, leader) if leader else None
+
+
+def best_above(state: State) -> Evaluation | None:
+    """The best evaluation on the highest rung with a finite loss, if the best of all is on a lower
+    rung; otherwise None, because the best of all is both."""
+    best, top = best_result(state), max(state.leaders, default=0)
+    return None if best is None or best.rung == top else evaluation_of(state, state.leaders[top])

@@ -1,6 +1,7 @@
 """The command line: one command per method of a study."""
 
 from deepband.interfaces.cli import (
+    best_command,
     compare,
     confirm_command,
     demo,
@@ -14,5 +15,6 @@ from deepband.interfaces.cli import (
 )
 from deepband.interfaces.cli.group import main
 
-__all__ = ["compare", "confirm_command", "demo", "extend_commands", "failure_commands", "main"]
-__all__ += ["paper", "plan_command", "read_commands", "run_commands", "view_commands"]
+__all__ = ["best_command", "compare", "confirm_command", "demo", "extend_commands"]
+__all__ += ["failure_commands", "main", "paper", "plan_command", "read_commands"]
+__all__ += ["run_commands", "view_commands"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,8 +18,10 @@ import click
 from deepband.analysis.run_names import size_text
 from deepband.analysis.summary import Status, grid
 from deepband.analysis.text import brief, duration, printable, shortened, table
+from deepband.core.evaluations import best_above, best_evaluation
 from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
+from deepband.core.state import State
 from deepband.errors import counted
 from deepband.interfaces.cli.option_names import in_words_of_command
 from deepband.study.forecast import Forecast
@@ -67,6 +71,22 @@ def describe(best: Evaluation | None, label: str = ANY_BUDGET) -> str:
     lines += [f"         {metric}" for metric in _metric_lines(best.metrics)]
     lines += [f"         {name} = {value!r}" for name, value in best.config.items()]
     return "\n".join(lines)
+
+
+def describe_both(state: State, study: Path) -> str:
+    """The best evaluation on any budget and, if it is another one, that on the highest budget."""
+    return "\n".join([describe(best_evaluation(state)), *highest_budget(state, study)])
+
+
+def highest_budget(state: State, study: Path) -> list[str]:
+    """The best evaluation on the highest budget in one line, with the command that shows it. There
+    is no line if it is also the best on any budget."""
+    found = best_above(state)
+    if found is None:
+        return []
+    place = f"bracket {found.bracket}, index {found.index}"
+    line = f"on the highest budget, {found.budget:.6g}: {found.value:.6g} ({place})"
+    return [f"{line}; details: deepband best {shlex.quote(str(study))} --rung top"]
 
 
 def _metric_lines(metrics: Mapping[str, Any]) -> list[str]:

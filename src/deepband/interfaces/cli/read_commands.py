@@ -1,8 +1,7 @@
-"""The commands that read: quote, advice, status, best, explain, export, doctor."""
+"""The commands that read: quote, advice, status, explain, export, doctor."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -16,8 +15,7 @@ from filelock import FileLock
 
 from deepband.analysis import export as exports
 from deepband.analysis import summary
-from deepband.core.evaluations import best_evaluation, best_evaluation_at
-from deepband.core.records import Evaluation, with_checkpoint
+from deepband.core.evaluations import best_evaluation
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError, StorageError
 from deepband.execution.outbox import Outbox
@@ -33,17 +31,10 @@ from deepband.interfaces.cli.group import (
     to_option,
     width_option,
 )
-from deepband.interfaces.cli.output import (
-    ANY_BUDGET,
-    describe,
-    describe_status,
-    show,
-)
+from deepband.interfaces.cli.output import describe_both, describe_status, show
 from deepband.interfaces.file_output import write_file
-from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.sqlite import SqliteStorage
 from deepband.storage.sqlite_errors import ADVICE
-from deepband.study.study import Study
 
 
 @main.command()
@@ -84,73 +75,18 @@ def advice(study: Path, workers: int, as_json: bool) -> None:
 def status(study: Path, as_json: bool) -> None:
     """Show the progress of the current run.
 
-    The last lines show the best evaluation on any budget.
+    The last lines show the best evaluation on any budget and, if it is another one, the best on the
+    highest budget.
     """
-    opened = open_existing(study)
-    state = summary.status(
-        opened.session.state, running=len(Outbox(opened.session.files).running())
-    )
-    objective, found = opened.session.state.objective, best_evaluation(opened.session.state)
-    first = f"study    {study}, {objective or 'no objective named'}"
+    session = open_existing(study).session
+    state = session.state
+    progress = summary.status(state, running=len(Outbox(session.files).running()))
+    first = f"study    {study}, {state.objective or 'no objective named'}"
+    found = {"status": progress, "best": best_evaluation(state)}
     show(
-        {"study": study, "objective": objective, "status": state, "best": found},
+        {"study": study, "objective": state.objective, **found},
         as_json,
-        f"{first}\n{describe_status(state)}\n\n{describe(found)}",
-    )
-
-
-@main.command()
-@study_argument
-@click.option("--rung", type=int, help="The best on this rung.  [default: on any budget]")
-@click.option("--path", "only_path", is_flag=True, help="Print only the path of its checkpoint.")
-@json_option
-def best(study: Path, rung: int | None, only_path: bool, as_json: bool) -> None:
-    """Show the best evaluation, on any budget or on one rung, and its checkpoint."""
-    if only_path and as_json:
-        raise InputError("--path prints a path and --json everything: give one of them.")
-    opened = open_existing(study)
-    if only_path:
-        only = opened.best if rung is None else opened.best_at(rung)
-        click.echo(os.fsencode(_checkpoint(opened, only)))  # as it is, for scripts
-        return
-    state = opened.session.state
-    found = best_evaluation(state) if rung is None else best_evaluation_at(state, rung)
-    label = ANY_BUDGET if rung is None else f"best on rung {rung}"
-    if found is None:
-        show(None, as_json, describe(None, label))
-        return
-    folder = with_checkpoint(found, opened.session.find_checkpoint).checkpoint
-    text = f"{describe(found, label)}\ncheckpoint: {folder or 'none'}"
-    show({**found._asdict(), "checkpoint": folder}, as_json, text)
-
-
-def _checkpoint(study: Study, best: Evaluation) -> Path:
-    """The checkpoint of an evaluation, or an error that says why there is none."""
-    folder: Path | None = best.checkpoint
-    if folder is not None:
-        return folder
-    session, key = study.session, (best.bracket, best.index, best.rung)
-    which = f"the evaluation of bracket {key[0]}, index {key[1]}, rung {key[2]}"
-    raise StorageError(
-        session.storage.path, f"{which} has no checkpoint: {_absence(session.checkpoints, best)}"
-    )
-
-
-def _absence(checkpoints: Checkpoints, best: Evaluation) -> str:
-    key = (best.bracket, best.index, best.rung)
-    kept = set(checkpoints.kept())
-    if key in kept:
-        return f"the files in {checkpoints.path(key)} have changed since they were saved."
-    if best.origin is not None:
-        return f"its result was imported ({best.origin})."
-    if not kept:
-        return (
-            "the study has none at all. Save your model with context.save(model=model), or in the "
-            "folder context.path, and do not run it with --keep none."
-        )
-    return (
-        "it was not saved, or was removed. For the best on another rung, give --rung. To train it "
-        "again, pass its config to your objective."
+        f"{first}\n{describe_status(progress)}\n\n{describe_both(state, study)}",
     )
 
 

@@ -15,7 +15,6 @@ import click
 import deepband
 from deepband.analysis.failures import FailureWatch
 from deepband.analysis.run_names import size_text
-from deepband.core.evaluations import best_evaluation
 from deepband.core.extension import extended, read_target
 from deepband.core.strategies import NAMES, StrategyName
 from deepband.errors import (
@@ -31,7 +30,7 @@ from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
 from deepband.interfaces.cli.group import BUDGET, json_option, main, open_existing, study_argument
 from deepband.interfaces.cli.option_names import in_words_of_command
-from deepband.interfaces.cli.output import describe, say, show, show_warnings
+from deepband.interfaces.cli.output import describe_both, say, show, show_warnings
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.run_options import EXECUTION_NAMES, options_of_runs
 from deepband.interfaces.cli.user_code import load_objective, load_space, recalled, remembered
@@ -91,7 +90,7 @@ def run(
         ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
         limits = Limits(execution.pop("max_seconds"), max_cost, ahead_limit)
         _run_steps(opened, objective, limits, RunOptions(**execution, progress=True), steps)
-        _report_end(opened, "a limit")
+        _report_end(opened, study, "a limit")
         if opened.done:
             say(f"Deeper, wider or done? Ask: deepband advice {study}")
 
@@ -161,7 +160,7 @@ def auto_extend(
             progress=True,
             **execution,
         )
-        _report_end(opened, "--max-seconds")
+        _report_end(opened, study, "--max-seconds")
         if opened.done:
             say(in_words_of_command(reason))
             say(f"Details: deepband advice {study}")
@@ -234,11 +233,11 @@ def _units(cost: Fraction) -> str:
     return f"{float(cost):.6g} unit{'' if cost == 1 else 's'}"
 
 
-def _report_end(study: Study, limit: str) -> None:
+def _report_end(study: Study, path: Path, limit: str) -> None:
     run = study.runs[-1]
     state = "done" if study.done else f"stopped at {limit}; run the command again to resume"
     say(f"run {run.run}, {size_text(run.max_budget, run.width, run.brackets)}: {state}")
-    say(describe(best_evaluation(study.session.state)))
+    say(describe_both(study.session.state, path))
 
 
 @main.command()
