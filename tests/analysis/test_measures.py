@@ -92,6 +92,14 @@ def test_an_unknown_metric_is_refused_with_those_that_exist() -> None:
         measure(state, "acuracy")
 
 
+def test_a_metric_without_finite_numbers_is_refused() -> None:
+    study = open_study()
+    finish(study, lambda job: {"loss": 1.0, "accuracy": math.nan, "name": "a", "f1": 0.5})
+    for name in ("accuracy", "name"):
+        with pytest.raises(InputError, match=f"metric '{name}' has no finite number in any"):
+            measure(study.session.state, name)
+
+
 @pytest.mark.parametrize("maximize", [False, True])
 def test_without_metrics_the_error_says_how_to_return_some(maximize: bool) -> None:
     state = open_study(maximize=maximize).session.state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import deepband
 from deepband import Job
+from deepband.analysis.export import jsonl
 from deepband.analysis.metrics import main_metric, metric_names, numeric
 from driving import SPACE, finish, open_study
 
@@ -39,6 +41,21 @@ def test_the_main_metric_is_the_first_number_of_the_best_evaluation(maximize: bo
     finish(study, objective)
     assert main_metric(study.session.state) == "zeal"
     assert metric_names(study.session.state) == ["zeal", "accuracy"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_infinities_and_nan_stay_numbers(tmp_path: Path, workers: int) -> None:
+    path = tmp_path / "a.study"
+    metrics = {"nan": math.nan, "text": "nan", "list": [math.inf, {"low": -math.inf}]}
+    with deepband.open_study(path, space=SPACE, max_budget=3) as study:
+        study.optimize(lambda config, budget: {"loss": 1.0, **metrics}, workers=workers)
+        before = study.evaluations
+    after = deepband.open_study(path).evaluations
+    assert [repr(each) for each in after] == [repr(each) for each in before]
+    assert all(each.metrics == metrics for each in after)
+    lines = map(json.loads, jsonl(study.session.state))
+    expected = {"nan": "nan", "text": "nan", "list": ["inf", {"low": "-inf"}]}
+    assert all(line["metrics"] == expected for line in lines)
 
 
 def test_the_order_of_metrics_survives_in_the_file(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_mapping_keeps_its_other_values() -> None:
         "accuracy": 0.9,
         "confusion": [[1, 2]],
         "sizes": [1, {"a": None}],
-        "bad": "nan",
+        "bad": math.nan,
         "model": "<class 'int'>",
         "3": "three",
     }

@@ -460,7 +460,8 @@ def test_a_report_reads_nothing_but_the_study(
         '{"m": {"deepband:tuple": [Infinity]}}',
         '{"m": {"deepband:dict": [[1, 2], ["a", 3]]}}',
         '{"deepband:dict": [[1, 2]]}',
-        '{"m": 1e999}',
+        '{"m": {"deepband:float": "much"}}',
+        '{"m": {"deepband:float": [1]}}',
     ],
 )
 def test_metrics_that_no_objective_returns_are_no_result(metrics: str) -> None:

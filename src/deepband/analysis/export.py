@@ -7,7 +7,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deepband.analysis.text import printable
@@ -58,7 +58,7 @@ def jsonl(state: State) -> Iterator[str]:
         row.update(
             loss=_number(each.loss),
             value=_number(each.value),
-            metrics=dict(each.metrics),
+            metrics=_finite(each.metrics),
             curve=[[step, _number(loss)] for step, loss in each.curve],
         )
         if state.changes:
@@ -113,6 +113,15 @@ FORMATS = {"csv": table, "jsonl": jsonl}
 def _number(value: float | None) -> float | str | None:
     """A number as JSON can represent it: infinities and nan become texts."""
     return value if value is None or math.isfinite(value) else str(value)
+
+
+def _finite(value: Any) -> Any:
+    """A metric as JSON can represent it."""
+    if isinstance(value, Mapping):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return list(map(_finite, value))
+    return _number(value) if isinstance(value, float) else value
 
 
 def _line(row: dict[str, Any]) -> str:

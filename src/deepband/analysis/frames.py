@@ -24,7 +24,7 @@ LARGEST_WHOLE = 2**63
 LARGEST_EXACT = 2**53
 """Larger integers may not be exact as floats."""
 NOT_FINITE = ("inf", "-inf", "nan")
-"""How metrics store the numbers that JSON does not have."""
+"""How older study files store the numbers that JSON does not have, among metrics."""
 KINDS: dict[str, type] = {"loss": float, "value": float, "seconds": float, "error": str}
 KINDS |= dict.fromkeys(("bracket", "index", "rung", "run", "resumed_from"), int)
 """The types of columns that do not depend on their values."""

@@ -46,6 +46,11 @@ def measure(state: State, metric: str | None = None) -> Measure:
     if metric is None:
         return Measure(state)
     names = metric_names(state)
+    if metric not in names and _has(state, metric):
+        raise InputError(
+            f"the metric {shown(metric)} has no finite number in any evaluation, so it cannot be "
+            "drawn."
+        )
     if not names:
         raise InputError(
             f"there is no metric {shown(metric)}: no evaluation has one. Return a mapping with the "
@@ -55,6 +60,11 @@ def measure(state: State, metric: str | None = None) -> Measure:
     if metric not in names:
         raise UnknownNameError("metric", metric, names)
     return Measure(state, metric)
+
+
+def _has(state: State, metric: object) -> bool:
+    """Whether any evaluation has a metric of this name, of any type."""
+    return any(metric in each.metrics for each in state.all_results() if each.metrics)
 
 
 def on_rung(chosen: Measure, rung: int) -> list[tuple[float, Config]]:

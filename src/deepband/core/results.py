@@ -189,7 +189,7 @@ def _plain(value: Any, room: _Room) -> object:
     """A metric as plain data that can be stored: numbers, texts, bools, None, lists and dicts."""
     room.take(_size(value))
     if isinstance(value, float) and not math.isfinite(value):
-        return str(float(value))
+        return math.nan if math.isnan(value) else float(value)  # one NaN, which equals itself
     is_small = type(value) is int and value.bit_length() < 1024
     if value is None or type(value) in (bool, float) or is_small:
         return value

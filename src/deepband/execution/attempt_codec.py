@@ -96,8 +96,8 @@ def _is_number(given: Any) -> bool:
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether a value can be part of metrics: a string, bool, None or finite number, or a list or
-    dict of them that is not nested too deeply."""
+    """Whether a value can be part of metrics: a string, bool, None or number, or a list or dict of
+    them that is not nested too deeply."""
     if depth > DEEPEST:
         return False
     if type(value) is dict:
@@ -106,7 +106,7 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
         return all(_is_plain(held, depth + 1) for held in value)
     if type(value) is int:
         return value.bit_length() < 1024
-    return value is None or type(value) in (str, bool) or _is_number(value)
+    return value is None or type(value) in (str, bool, float)
 
 
 def _check(holds: bool) -> None:

@@ -1,13 +1,16 @@
-"""JSON that round-trips Python values: tuples stay tuples, and dict keys keep their type."""
+"""JSON that round-trips Python values: tuples stay tuples, dict keys keep their type, and
+infinities and NaN stay floats."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 TAG = "deepband:"
-"""Prefix of the key of a JSON object that encodes a tuple, or a dict with keys of any type."""
+"""Prefix of the key of a JSON object that encodes a tuple, a dict with keys of any type, or a
+number that JSON does not have."""
 
 
 def to_text(value: object) -> str:
@@ -21,12 +24,15 @@ def from_text(text: str) -> Any:
 
 
 def _tagged(value: Any) -> Any:
-    """The value with tuples, and dicts whose keys are not plain texts, as tagged objects."""
+    """The value with tuples, dicts whose keys are not plain texts, infinities and NaN as tagged
+    objects."""
     kind = type(value)
     if kind is list:
         return list(map(_tagged, value))
     if kind is tuple:
         return {f"{TAG}tuple": list(map(_tagged, value))}
+    if kind is float and not math.isfinite(value):
+        return {f"{TAG}float": str(value)}
     if not isinstance(value, Mapping):
         return value
     if any(type(key) is not str or key.startswith(TAG) for key in value):
@@ -39,4 +45,7 @@ def _untagged(found: dict[str, Any]) -> Any:
         return tuple(found[f"{TAG}tuple"])
     if found.keys() == {f"{TAG}dict"}:
         return dict(found[f"{TAG}dict"])
+    if found.keys() == {f"{TAG}float"}:
+        number = float(found[f"{TAG}float"])
+        return math.nan if math.isnan(number) else number
     return found

@@ -131,10 +131,10 @@ def _forecast_row(each: Forecast) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A value that `json.dumps` can write; infinities become strings."""
+    """A value that `json.dumps` can write; infinities and NaN become strings."""
     if isinstance(value, Fraction):
         return as_number(value)
-    if isinstance(value, float) and math.isinf(value):
+    if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
