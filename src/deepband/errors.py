@@ -150,6 +150,12 @@ class JobError(DeepbandError):
         )
 
 
+EXTENSIONS = ("deepen", "widen", "extend")
+EXTENDS_AS_IT_IS = (
+    " (`unfinished=True` extends it as it is, unless the extension is frugal or changes the space.)"
+)
+
+
 class UnfinishedError(DeepbandError):
     """The current run must be finished first."""
 
@@ -160,8 +166,7 @@ class UnfinishedError(DeepbandError):
         super().__init__(
             f"cannot {action}: the current run is not finished, {jobs} open (and promotions may "
             "add more). Finish it first with `study.optimize`, `deepband run`, or ask and tell "
-            "until `study.done`. (`unfinished=True` extends it as it is, unless the extension is "
-            "frugal or changes the space.)"
+            f"until `study.done`.{EXTENDS_AS_IT_IS if action in EXTENSIONS else ''}"
         )
 
 

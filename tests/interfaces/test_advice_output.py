@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from advised import finished, rank
-from deepband import Job
+from deepband import Job, UnfinishedError
 from deepband.core.strategies import NAMES
-from driving import finish
+from driving import finish, open_study
 
 
 def test_advice_contains_the_prices() -> None:
@@ -32,6 +32,7 @@ def test_advice_as_text_and_html() -> None:
         "frugal, ",
         "width 2",
         "same cost",
+        "why not deepen  ",
     ):
         assert piece in text
     html = advice._repr_html_()
@@ -43,7 +44,7 @@ def test_columns_are_aligned_whatever_the_budgets_are() -> None:
     study = finished(rank, max_budget=100 / 3, min_budget=0.1234567)
     lines = str(study.advice()).splitlines()[1:]
     width = len("0.137174 to 0.411523")
-    assert "  0.137174 to 0.411523  best " in lines[3]
+    assert "  0.137174 to 0.411523  best " in lines[4]
     assert all(line[2 + width : 4 + width] == "  " != line[4 + width] for line in lines)
 
 
@@ -68,3 +69,16 @@ def test_shares_of_the_spread(times: float, shown: str) -> None:
     step = times * flat.spread
     advice = finished(lambda job: rank(job) - step * (job.rung == 3)).advice()
     assert f"gained {shown} of the spread" in advice.deepening.reason
+
+
+def test_the_step_that_does_not_pay_is_explained() -> None:
+    advice = finished(rank).advice()
+    assert (advice.step, advice.deepening.pays) == ("widen", False)
+    assert ("why not deepen", advice.deepening.reason) in advice.lines()
+
+
+def test_advice_on_an_unfinished_run_says_what_to_do() -> None:
+    with pytest.raises(UnfinishedError) as raised:
+        open_study().advice()
+    assert str(raised.value).startswith("cannot give advice: the current run is not finished")
+    assert "unfinished=True" not in str(raised.value)

@@ -92,7 +92,20 @@ class Advice:
 
     def lines(self) -> list[tuple[str, str]]:
         """The numbers behind the answer, and the prices, as pairs of a name and a text."""
-        return [*self._ranks(), *self._gains(), *self._prospects(), *self._prices()]
+        return [
+            *self._reasons(),
+            *self._ranks(),
+            *self._gains(),
+            *self._prospects(),
+            *self._prices(),
+        ]
+
+    def _reasons(self) -> Iterator[tuple[str, str]]:
+        """Why the other step is not advised, where the expected gains alone would suggest it."""
+        if self.step == "widen" and not self.deepening.pays:
+            yield "why not deepen", self.deepening.reason
+        if self.step == "deepen" and not self.widening.pays:
+            yield "why not widen", self.widening.reason
 
     def _ranks(self) -> Iterator[tuple[str, str]]:
         found = self.agreement
