@@ -110,6 +110,19 @@ def test_hostile_texts_are_harmless_in_texts_and_tables() -> None:
     hostile.check_harmless(found._repr_html_())
 
 
+def test_a_notebook_shows_configs_and_tracebacks() -> None:
+    def fails(config: dict[str, float], budget: int) -> float:
+        raise ValueError("a < b")
+
+    study = open_study()
+    with pytest.warns(FailedEvaluationsWarning):
+        study.optimize(fails, first_failures=0)
+    html = study.failures()._repr_html_()
+    assert "<details><summary>Configs and traceback: ValueError: a &lt; b</summary><pre>" in html
+    assert "bracket 0, index 0, rung 0: x = " in html
+    assert "raise ValueError" in html
+
+
 def failing(study: Study, *errors: Exception) -> None:
     """Run jobs of a study, the first of which fail with these errors."""
     left = list(errors)

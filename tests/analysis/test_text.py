@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from types import MappingProxyType
 
 import pytest
 
 import deepband
-from deepband.analysis.text import about, duration
+from deepband.analysis.text import about, duration, html_table
 from deepband.errors import NoResultError, ObjectiveError, counted
 from driving import finish, noisy, open_study
 
@@ -107,9 +108,16 @@ def test_tables_in_a_notebook(wanted: str) -> None:
     given = {"explain": (0, 0)}.get(wanted, ())
     found = getattr(study, wanted)
     html = (found(*given) if callable(found) else found)._repr_html_()
-    assert html.startswith("<table><caption>")
+    assert html.startswith("<div>")
     assert html.endswith("</tbody></table>")
     assert "<th scope='col'></th>" not in html
     assert name not in html
     if wanted == "best":
         assert "&lt;script&gt;" in html
+
+
+def test_texts_are_aligned_to_the_left_and_numbers_to_the_right() -> None:
+    rows = [(1, "one", "9/9", 1e-05, None), (2, "two", "0.5 %", -3.5, "3")]
+    html = html_table("caption", ("count", "name", "done", "loss", "extra"), rows)
+    left = re.findall(r"<t[hd][^>]*left'>([^<]*)", html)
+    assert left == ["name", "extra", "one", "None", "two", "3"]

@@ -36,7 +36,7 @@ def test_advice_as_text_and_html() -> None:
     ):
         assert piece in text
     html = advice._repr_html_()
-    assert html.startswith("<table><caption>widen at 27")
+    assert html.startswith("<div>widen at 27")
     assert "Kendall&#x27;s tau" in html
 
 

@@ -160,6 +160,50 @@ def test_evaluations_without_workers_leave_no_output(tmp_path: Path) -> None:
         assert "--workers 2 or more" in found
 
 
+def test_workers_that_print_nothing_are_not_listed(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    run = "run", "a.study", "train.py:quiet", "--max-budget", 3, "--workers", 2
+    assert preloaded.run(["-m", "deepband", *run], tmp_path).returncode == 0
+    assert "either no worker printed anything, or" in call(tmp_path, "logs", "a.study")
+    output = tmp_path / "a.study.files" / "output"
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "0-1-0").write_text("one\n")
+    (output / "0-2-0").write_text("")
+    assert len(call(tmp_path, "logs", "a.study").splitlines()) == 4
+    assert call(tmp_path, "logs", "a.study", "--failed") == "No failed job printed anything.\n"
+    found = call(tmp_path, "logs", "a.study", "--job", "0,2,0")
+    assert found == "Bracket 0, index 2, rung 0 printed nothing.\n"
+
+
+def test_output_is_read_from_python(folder: Path, failed: list[deepband.Evaluation]) -> None:
+    study, first = deepband.open_study(folder / "mlp.study"), failed[0]
+    text = study.output(first.bracket, first.index, first.rung)
+    assert text is not None
+    assert text.startswith(f"training with {first.config['x']}\n")
+    assert study.output(0, 999, 0) is None
+
+
+def test_failures_say_how_to_read_the_output(
+    folder: Path, failed: list[deepband.Evaluation]
+) -> None:
+    job = f"{failed[0].bracket},{failed[0].index},{failed[0].rung}"
+    last = call(folder, "failures", "mlp.study").splitlines()[-1]
+    assert last == f"What a job printed: deepband logs mlp.study --job {job}"
+
+
+def test_the_warning_says_how_to_read_the_output() -> None:
+    def fails(config: dict[str, float], budget: float) -> float:
+        print("hello")
+        raise ValueError("no")
+
+    study = deepband.open_study(space=SPACE, max_budget=1)
+    with pytest.warns(deepband.FailedEvaluationsWarning) as warned:
+        study.optimize(fails, workers=2, first_failures=0)
+    last = str(warned[0].message).splitlines()[-1]
+    assert last == "study.output(0, 0, 0) shows what the worker of such a job printed."
+    assert study.output(0, 0, 0) == "hello\n"
+
+
 @pytest.mark.parametrize("make", ODD.values(), ids=ODD)
 def test_odd_files_are_not_read(tmp_path: Path, make: odd_files.Maker) -> None:
     deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3).close()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from html import escape
 
 from deepband.analysis.text import brief, html_table, printable, shortened
 from deepband.core.costs import paid
@@ -87,9 +88,15 @@ class Failures(tuple[FailureGroup, ...]):
 
     def _repr_html_(self) -> str:
         rows = [(each.count, shortened(each.error, 200), _places(each)) for each in self]
-        return html_table(
-            f"{self._count()} failed", ("count", "error", "bracket, index, rung"), rows
-        )
+        header = ("count", "error", "bracket, index, rung")
+        return html_table(f"{self._count()} failed", header, rows) + "".join(map(_details, self))
+
+
+def _details(group: FailureGroup) -> str:
+    """The configs and the traceback of an error, which a click shows."""
+    text = "\n".join(list(group.lines())[1:])
+    title = f"Configs and traceback: {shortened(group.error, 80)}"
+    return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
 
 
 def _places(group: FailureGroup) -> str:

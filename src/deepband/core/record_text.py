@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from fractions import Fraction
 from html import escape
 from typing import Any
+
+NUMBERS = re.compile(r"([-+±\d.,:/%\s]|e[-+]|inf|nan)*")
+"""A cell with numbers alone, such as 1e-05, 9/9 or nothing."""
 
 
 def printable(text: str) -> str:
@@ -37,11 +41,22 @@ def _value_repr(value: object) -> str:
 
 def html_table(caption: str, header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     """A table as HTML for a notebook, with every text escaped. Without any heading, there is no
-    row of headings."""
-    head = "".join(f"<th scope='col'>{_html(cell)}</th>" for cell in header)
+    row of headings. The caption is not inside the table, whose width it would have."""
+    texts, names = [list(map(_html, row)) for row in rows], list(map(_html, header))
+    styles = [_style(column) for column in zip(*texts, strict=True)] or [""] * len(names)
+    head = "".join(f"<th scope='col'{s}>{t}</th>" for s, t in zip(styles, names, strict=False))
     head = f"<thead><tr>{head}</tr></thead>" if head else ""
-    body = "".join(f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><caption>{_html(caption)}</caption>{head}<tbody>{body}</tbody></table>"
+    rows_html = (
+        "".join(f"<td{s}>{t}</td>" for s, t in zip(styles, row, strict=True)) for row in texts
+    )
+    body = "".join(f"<tr>{row}</tr>" for row in rows_html)
+    return f"<div>{_html(caption)}</div><table>{head}<tbody>{body}</tbody></table>"
+
+
+def _style(column: Iterable[str]) -> str:
+    """Notebooks align all cells to the right, as is right for numbers only."""
+    numbers = all(map(NUMBERS.fullmatch, column))
+    return "" if numbers else " style='text-align: left'"
 
 
 def _html(cell: object) -> str:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from deepband.analysis.failures import Failures
 from deepband.core.facts import JobKey
 from deepband.errors import StorageError
 from deepband.execution.outbox import NUMBER, OUTPUT, Outbox
@@ -61,6 +62,12 @@ def read_output(folder: Path, job: JobKey, most: int = MOST_BYTES) -> str | None
         return None
     size, text = found
     return f"... {size - most} bytes left out ...\n{text}" if size > most else text
+
+
+def first_with_output(folder: Path, groups: Failures) -> JobKey | None:
+    """The first failed job whose worker printed something."""
+    jobs = (job for group in groups for job in group.jobs)
+    return next((job for job in jobs if read_output(folder, job, LAST_BYTES)), None)
 
 
 def _end(outbox: Outbox, job: JobKey, most: int) -> tuple[int, str] | None:

@@ -194,7 +194,7 @@ def run_and_extend(
         options = _run(session, objective, limits, options)
         extension, reason = _next_step(session, limits, automatic)
         if extension is None:
-            warn_of_failures(watch)
+            warn_of_failures(watch, study.session)
             return reason
         strategy, max_budget, width = extension
         study.extend(strategy, max_budget=max_budget, width=width)

@@ -180,7 +180,7 @@ class Study:
             warn_of_small_space(self.session)
         watch = FailureWatch(self.session.state)
         run_jobs(self.session, objective, limits, options)
-        warn_of_failures(watch)
+        warn_of_failures(watch, self.session)
 
     def auto_extend(
         self,
@@ -554,6 +554,19 @@ class Study:
         from deepband.analysis.failures import failures
 
         return failures(self.session.state)
+
+    def output(self, bracket: int, index: int, rung: int) -> str | None:
+        """What the last attempt at a job printed in its worker process, or None if nothing is kept.
+
+        Only the output of worker processes is kept (`workers=2` or more, or a `timeout`), up to 1
+        MiB per job. Other evaluations print to the terminal.
+
+        >>> study.output(0, 0, 0) is None
+        True
+        """
+        from deepband.execution.worker_output import read_output
+
+        return read_output(self.session.files, (bracket, index, rung))
 
     @property
     def confirmations(self) -> Confirmations:

@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 from deepband.analysis import summary
-from deepband.analysis.failures import FailureWatch
+from deepband.analysis.failures import FailureWatch, failures
 from deepband.errors import (
     FailedEvaluationsWarning,
     SmallSpaceWarning,
@@ -16,6 +16,7 @@ from deepband.errors import (
     counted,
     show_warning,
 )
+from deepband.execution.worker_output import first_with_output
 from deepband.study.session import Session
 
 PACKAGE = str(Path(__file__).parents[1])
@@ -36,11 +37,14 @@ def warn_of_small_space(session: Session) -> None:
         )
 
 
-def warn_of_failures(watch: FailureWatch) -> None:
+def warn_of_failures(watch: FailureWatch, session: Session) -> None:
     """Warn of what failed since the watch began."""
     found = watch.summary()
     if found is not None:
         text = f"{found}\nstudy.failures() shows their configs and tracebacks."
+        job = first_with_output(session.files, failures(session.state))
+        if job is not None:
+            text += f"\nstudy.output{job} shows what the worker of such a job printed."
         warnings.warn(text, FailedEvaluationsWarning, _user_level())
 
 

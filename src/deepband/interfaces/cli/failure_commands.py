@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,18 +14,20 @@ from deepband.analysis.text import shortened, table
 from deepband.core.facts import JobKey
 from deepband.errors import InputError
 from deepband.execution.outbox import NUMBER
-from deepband.execution.worker_output import OutputFile, output_files, read_output
+from deepband.execution.worker_output import OutputFile, first_with_output, output_files
 from deepband.interfaces.cli.group import json_option, main, open_existing, study_argument
 from deepband.interfaces.cli.output import show
+from deepband.study.study import Study
 
 if TYPE_CHECKING:
     _Job = click.ParamType[JobKey]
 else:  # ParamType is not generic before click 8.4
     _Job = click.ParamType
 
-KEPT = (
-    "Only the output of worker processes is kept (--workers 2 or more, or "
-    "--timeout). Other evaluations print to the terminal, or to the logs of Dask or Ray."
+NOTHING_KEPT = (
+    "No output is kept: either no worker printed anything, or the study ran without worker "
+    "processes (--workers 2 or more, or --timeout). Such evaluations print to the terminal, or to "
+    "the logs of Dask or Ray."
 )
 
 
@@ -55,8 +58,13 @@ def failures(study: Path, every: bool, as_json: bool) -> None:
     Failures with the same error are grouped, with their configs and one traceback. Messages that
     differ only in numbers count as the same error. JSON contains all failed jobs.
     """
-    found = open_existing(study).failures()
-    show(found, as_json, found.text(None) if every else found.text())
+    opened = open_existing(study)
+    found = opened.failures()
+    text = found.text(None) if every else found.text()
+    job = None if as_json else first_with_output(opened.session.files, found)
+    if job is not None:
+        text += f"\n\nWhat a job printed: {_command(study, job)}"
+    show(found, as_json, text)
 
 
 @main.command()
@@ -74,28 +82,36 @@ def logs(study: Path, job: JobKey | None, failed: bool, as_json: bool) -> None:
     if job is not None and failed:
         raise InputError("--failed is for the list of jobs: leave it out, or leave out --job.")
     if job is not None:
-        text = read_output(opened.session.files, job)
-        show({"job": job, "output": text}, as_json, _missing(job) if text is None else text)
+        text = opened.output(*job)
+        show({"job": job, "output": text}, as_json, text or _missing(opened, job))
         return
-    found = list(output_files(opened.session.files))
+    found = kept = [each for each in output_files(opened.session.files) if each.size]
     if failed:
         state = opened.session.state
         results = ((each, state.result(*each.job)) for each in found)
         found = [each for each, result in results if result is not None and result.loss is None]
-    show(found, as_json, _listing(found, failed, study))
+    if found:
+        show(found, as_json, _listing(found, study))
+    else:
+        show(found, as_json, "No failed job printed anything." if kept else NOTHING_KEPT)
 
 
-def _listing(found: Sequence[OutputFile], failed: bool, study: Path) -> str:
+def _listing(found: Sequence[OutputFile], study: Path) -> str:
     """One line per job: its key, how much it printed, and the last line of that."""
-    if not found:
-        return f"No failed job has output. {KEPT}" if failed else f"No output is kept. {KEPT}"
     rows = [[",".join(map(str, each.job)), f"{each.size:,}"] for each in found]
     lines = table([["job", "bytes"], *rows]).splitlines()
     ends = ["last line", *(shortened(each.last_line, 100) for each in found)]
     listed = "\n".join(f"{line}  {end}" for line, end in zip(lines, ends, strict=True))
-    return f"{listed}\n\nThe output of a job: deepband logs {study} --job {rows[0][0]}"
+    return f"{listed}\n\nThe output of a job: {_command(study, found[0].job)}"
 
 
-def _missing(job: JobKey) -> str:
-    bracket, index, rung = job
-    return f"No output of bracket {bracket}, index {index}, rung {rung} is kept. {KEPT}"
+def _command(study: Path, job: JobKey) -> str:
+    """The command that prints the output of a job."""
+    return f"deepband logs {shlex.quote(str(study))} --job {','.join(map(str, job))}"
+
+
+def _missing(study: Study, job: JobKey) -> str:
+    """Why there is no output of a job."""
+    if not any(output_files(study.session.files)):
+        return NOTHING_KEPT
+    return "Bracket {}, index {}, rung {} printed nothing.".format(*job)
