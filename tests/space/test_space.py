@@ -139,7 +139,7 @@ def test_a_config_has_the_choices_themselves() -> None:
     for choice in ODD:
         assert any(config["x"] is choice for config in drawn)
         assert space.config({"x": deepcopy(choice)})["x"] is choice
-    with pytest.raises(SpaceError, match="'x' cannot be"):
+    with pytest.raises(SpaceError, match=r"x is \(50, 50\): choose from"):
         space.config({"x": (50, 50)})
 
 
@@ -228,3 +228,41 @@ def test_a_description_can_be_read_again_and_again() -> None:
     space = Space({"x": (0.0, 1.0), "kind": ["a", "b"]})
     for _ in range(3):
         assert Space.described(space.description).difference(space) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layer": 3}, "there is no parameter 'layer'. Did you mean 'layers'?"),
+        ({"zzz": 3}, "there is no parameter 'zzz'. It has 'kind', 'layers', 'lr', 'momentum'."),
+        ({"layers": None}, "'layers' is missing."),
+        ({"lr": 0.5}, "lr is 0.5: the range is 0.0001 to 0.1."),
+        ({"lr": float("nan")}, "lr is nan: the range is 0.0001 to 0.1."),
+        ({"lr": "much"}, "lr is 'much': the range is 0.0001 to 0.1."),
+        ({"layers": 99}, "layers is 99: the range is 1 to 8, in whole numbers."),
+        ({"layers": 2.5}, "layers is 2.5: the range is 1 to 8, in whole numbers."),
+        ({"layers": True}, "layers is True: the range is 1 to 8, in whole numbers."),
+        ({"kind": "c"}, "kind is 'c': choose from 'a', 'b'."),
+        ({"kind": "b"}, "'momentum' is not active with the other values"),
+        ({"kind": "b", "layers": 1, "momentum": None}, "the space forbids this combination"),
+    ],
+)
+def test_what_is_wrong_with_a_config_is_said_in_words(change: dict[str, Any], message: str) -> None:
+    space = CS.ConfigurationSpace()
+    kind, layers = CS.Categorical("kind", ["a", "b"]), CS.Integer("layers", (1, 8))
+    momentum = CS.Float("momentum", (0.0, 1.0))
+    space.add([kind, layers, CS.Float("lr", (1e-4, 1e-1), log=True), momentum])
+    space.add(CS.EqualsCondition(momentum, kind, "a"))
+    clauses = CS.ForbiddenEqualsClause(kind, "b"), CS.ForbiddenEqualsClause(layers, 1)
+    space.add(CS.ForbiddenAndConjunction(*clauses))
+    study = deepband.open_study(space=space, max_budget=3)
+    given = {"kind": "a", "layers": 2, "lr": 0.01, "momentum": 0.5, **change}
+    with pytest.raises(SpaceError) as raised:
+        study.enqueue({name: value for name, value in given.items() if value is not None})
+    assert f" is not a config of the space: {message}" in str(raised.value)
+
+
+def test_a_config_is_a_dict() -> None:
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=3)
+    with pytest.raises(SpaceError, match="give a dict with a value for each parameter"):
+        study.enqueue([("x", 0.5)])  # type: ignore[arg-type]

@@ -150,7 +150,10 @@ class Space:
             legal = {name: wrapped(value) for name, value in values.items()}
             Configuration(self.configspace, values=legal)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise SpaceError(f"{shown(given)} is not a config of the space: {error}.") from error
+            from deepband.space.config_problems import problem
+
+            why = problem(self.configspace, given, error)
+            raise SpaceError(f"{shown(given)} is not a config of the space: {why}") from error
         return {name: values[name] for name in self.configspace if name in values}
 
     def value(self, name: str, given: Any) -> Any:
