@@ -277,6 +277,10 @@ class UnseededWarning(UserWarning):
     """An objective takes no context, so that the seeds of `Study.confirm` cannot reach it."""
 
 
+class DeviceWarning(UserWarning):
+    """The GPU that a device names was not found on this machine."""
+
+
 class ObserverWarning(UserWarning):
     """An observer failed. The run continues."""
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -306,6 +307,20 @@ def test_a_number_that_the_machine_does_not_have(programs: Path) -> None:
         read_devices(["cuda:2"], {})
     list_gpus(programs, PARTITIONED)
     assert read_devices(["cuda:2"], {}) == (Device("2"),)
+
+
+def test_a_gpu_that_no_driver_knows_is_warned_of(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(devices, "TRACES", [tmp_path / "nvidia0"])
+    with pytest.warns(deepband.DeviceWarning, match="no GPU was found for the device 'cuda:0'"):
+        assert read_devices(["cuda:0"], {}) == (Device("0"),)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_devices(["cpu"], {})
+        read_devices(["cuda:0"], {"CUDA_VISIBLE_DEVICES": "3"})
+        (tmp_path / "nvidia0").touch()  # a container may have a GPU but no nvidia-smi
+        read_devices(["cuda:0"], {})
 
 
 def test_more_workers_than_the_devices_have_room_for() -> None:

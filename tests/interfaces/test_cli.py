@@ -289,12 +289,23 @@ def test_a_terminal_sees_a_live_display(folder: Path) -> None:
     assert "run 0, max_budget 9: done" in text
 
 
+def test_failures_that_are_not_repeated_are_explained(folder: Path) -> None:
+    with deepband.open_study(folder / "f.study", space={"x": (0.0, 1.0)}, max_budget=9) as study:
+        study.tell_all([(job, ValueError()) for job in study.ask_all() if job.bracket == 2])
+        study.tell_all([(job, ValueError()) for job in study.ask_all()[:1]])
+    (folder / "ok.py").write_text("def f(config, budget):\n    return config['x']\n")
+    out = call(folder, "run", "f.study", "ok.py:f", "--retry-failed")
+    assert "1 of 4 failed evaluations is repeated: promotions or samples may depend" in out
+    out = call(folder, "run", "f.study", "--retry-failed")
+    assert "0 of 3 failed evaluations are repeated: the run is finished\n" in out
+
+
 def test_failures_not_decided_on_can_be_tried_again(folder: Path) -> None:
     with deepband.open_study(folder / "f.study", space={"x": (0.0, 1.0)}, max_budget=9) as study:
         study.tell_all([(job, ValueError()) for job in study.ask_all()[:4]])
     (folder / "ok.py").write_text("def f(config, budget):\n    return config['x']\n")
     out = call(folder, "run", "f.study", "ok.py:f", "--retry-failed")
-    assert "4 failed evaluations are repeated" in out
+    assert "4 failed evaluations are repeated\n" in out
     assert all(
         each.loss is not None for each in deepband.open_study(folder / "f.study").evaluations
     )

@@ -17,13 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from deepband.errors import InputError, shown
+from deepband.errors import DeviceWarning, InputError, show_warning, shown
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 AUTO = "auto"
 SECONDS_TO_LIST = 30.0
 KERNEL = Path("/proc/driver/nvidia/gpus")
 DEVICE_FILE = "/dev/nvidia"
+TRACES = ["/proc/driver/nvidia", "/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-gpu", "/dev/nvgpu"]
+TRACES += ["/dev/dxg", "/dev/kfd"]
+"""What the drivers of GPUs leave, also in containers: NVIDIA (with Jetson), WSL, and AMD, whose
+devices PyTorch calls cuda, too."""
 WANTED = (
     "give names such as 'cuda:0', numbers, UUIDs ('GPU-...' or 'MIG-...', from `nvidia-smi -L`), "
     "'cpu', or 'auto' for all GPUs."
@@ -115,6 +119,12 @@ def _check_numbers(given: Sequence[object], found: Sequence[Device]) -> None:
         if device.visible.isdigit()
     ]
     gpus = _listed_gpus() if numbered else []
+    if numbered and not gpus and not any(map(os.path.exists, TRACES)):
+        show_warning(
+            f"no GPU was found for the device {shown(numbered[0][0])}: neither nvidia-smi nor the "
+            "driver of a GPU is on this machine. Workers will see no GPU and may train on the CPU.",
+            DeviceWarning,
+        )
     if gpus != [str(number) for number in range(len(gpus))]:
         return  # with MIG, numbers mean something else
     for each, number in numbered:

@@ -304,8 +304,9 @@ class Study:
         self.session.release(job)
 
     def retry_failed(self) -> int:
-        """Make failed evaluations available again, on rungs that are not decided yet. Returns how
-        many. Failures that a promotion already depends on stay.
+        """Make failed evaluations available again and return how many: those of the current run on
+        the rungs that its brackets are working on, including the top rung. Failures on finished
+        rungs stay, because promotions or samples may depend on them.
 
         >>> study.retry_failed()
         0

@@ -18,6 +18,7 @@ from deepband.analysis.run_names import size_text
 from deepband.core.extension import extended, read_target
 from deepband.core.strategies import NAMES, StrategyName
 from deepband.errors import (
+    DeviceWarning,
     FailedEvaluationsWarning,
     GoneError,
     InputError,
@@ -25,6 +26,7 @@ from deepband.errors import (
     StorageError,
     counted,
 )
+from deepband.execution.devices import AUTO
 from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
@@ -49,7 +51,7 @@ Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
 @click.option("--ahead", is_flag=True, help="Let idle workers start on the next deepening.")
 @click.option("--ahead-limit", type=float, help="Spend at most this many units of budget ahead.")
 @click.option(
-    "--retry-failed", is_flag=True, help="First repeat failures that no promotion depends on."
+    "--retry-failed", is_flag=True, help="First repeat failures on rungs that are not finished."
 )
 @click.option("--widen-to", type=int, help="Then extend the study to this width, and run it.")
 @click.option("--deepen-to", type=BUDGET, help="Then deepen to this max_budget, and run it.")
@@ -84,15 +86,26 @@ def run(
     with _opened(study, given) as (opened, objective, execution):
         _check_steps(opened, steps)
         if retry_failed:
-            count = opened.retry_failed()
-            are = "evaluation is" if count == 1 else "evaluations are"
-            say(f"{count} failed {are} repeated")
+            say(_retry_failed(opened))
         ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
         limits = Limits(execution.pop("max_seconds"), max_cost, ahead_limit)
         _run_steps(opened, objective, limits, RunOptions(**execution, progress=True), steps)
         _report_end(opened, study, "a limit")
         if opened.done:
             say(f"Deeper, wider or done? Ask: deepband advice {study}")
+
+
+def _retry_failed(study: Study) -> str:
+    """Make failed evaluations available again, and say which ones and why not the others."""
+    failed, run_is_done = study.failures().total, study.done
+    count = study.retry_failed()
+    are = "is" if count == 1 else "are"
+    if count == failed:
+        return f"{counted(count, 'failed evaluation')} {are} repeated"
+    why = "promotions or samples may depend on failures on rungs that are finished"
+    if run_is_done:
+        why = "the run is finished"
+    return f"{count} of {counted(failed, 'failed evaluation')} {are} repeated: {why}"
 
 
 def _steps(widen_to: int | None, deepen_to: float | None, strategy: StrategyName | None) -> Steps:
@@ -170,7 +183,13 @@ def _read_devices(given: dict[str, Any]) -> None:
     """Replace devices by those that they name, and set the number of workers that follows. Invalid
     options raise here, before a study is created."""
     names = [name for name in EXECUTION_NAMES if name != "max_seconds"]
-    options = RunOptions(**{name: given[name] for name in names})
+    with show_warnings(DeviceWarning):
+        options = RunOptions(**{name: given[name] for name in names})
+    if options.devices is not None:
+        named = given["devices"].split(",")
+        if named == [AUTO]:
+            named = [device.visible for device in options.devices]
+        say(f"{options.workers} worker processes on the devices {', '.join(map(str.strip, named))}")
     given.update(devices=options.devices, workers=options.workers)
 
 
@@ -186,9 +205,6 @@ def _opened(path: Path, given: dict[str, Any]) -> Iterator[tuple[Study, Objectiv
         raise InputError(f"the study {path} {why}: give the objective, FILE.py:FUNCTION.")
     moved = text is not None and named not in (None, text, remembered(text, path))
     text = text or recalled(named or "", path)
-    if execution["devices"] is not None:
-        names = ", ".join(device.visible or device.name for device in execution["devices"])
-        say(f"{execution['workers']} worker processes on the devices {names}")
     say(f"objective {text}" + (f" (was {named})" if moved else ""))
     objective, module = load_objective(text)
     space = getattr(module, "space", None) if space is None else space
