@@ -56,6 +56,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import deepband
 from deepband import InputError
+from deepband.analysis.metrics import main_metric
 from deepband.core.strategies import StrategyName
 from deepband.integrations.sklearn import DeepbandSearchCV, fold_rounds
 from deepband.integrations.sklearn.subsamples import Subsampled, nested
@@ -562,6 +563,20 @@ def test_folds_in_a_file_with_several_metrics(jobs: int, tmp_path: Path) -> None
         if name.startswith(("split", "mean_t", "std_t", "rank")):
             np.testing.assert_array_equal(again.cv_results_[name], column)
     assert {"split8_train_f1", "mean_train_accuracy"} <= set(alone.cv_results_)
+
+
+@pytest.mark.parametrize("resource", ["n_samples", "folds"])
+def test_times_are_recorded_and_the_main_metric_is_the_score(resource: str) -> None:
+    search = (by_folds if resource == "folds" else make)().fit(X, y)
+    state = search.study_.session.state
+    assert main_metric(state) == "mean_test_score"
+    assert all(each.seconds for each in search.study_.evaluations)
+    columns = search.study_.best_at().metrics
+    whole = search.n_splits_ * (columns["mean_fit_time"] + columns["mean_score_time"])
+    place = search.study_.best_at()
+    config = [e for e in search.study_.evaluations if (e.bracket, e.index) == place[:2]]
+    spent = sum(each.seconds or 0.0 for each in config) if resource == "folds" else place.seconds
+    assert spent == pytest.approx(whole)
 
 
 def test_all_folds_are_the_default() -> None:

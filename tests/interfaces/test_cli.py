@@ -291,8 +291,9 @@ def test_a_terminal_sees_a_live_display(folder: Path) -> None:
 
 def test_failures_that_are_not_repeated_are_explained(folder: Path) -> None:
     with deepband.open_study(folder / "f.study", space={"x": (0.0, 1.0)}, max_budget=9) as study:
-        study.tell_all([(job, ValueError()) for job in study.ask_all() if job.bracket == 2])
-        study.tell_all([(job, ValueError()) for job in study.ask_all()[:1]])
+        jobs = study.ask_all()
+        failing = [jobs[0], *(job for job in jobs if job.bracket == 2)]
+        study.tell_all([(job, ValueError()) for job in failing])
     (folder / "ok.py").write_text("def f(config, budget):\n    return config['x']\n")
     out = call(folder, "run", "f.study", "ok.py:f", "--retry-failed")
     assert "1 of 4 failed evaluations is repeated: promotions or samples may depend" in out

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.model_selection import check_cv
 
 from deepband.core.records import Job
-from deepband.integrations.sklearn.rounds import Evaluate, Rounds
+from deepband.integrations.sklearn.rounds import Evaluate, Rounds, seconds_of
 
 TIMES = ("fit_time", "score_time")
 
@@ -60,6 +60,11 @@ class FoldRounds(Rounds):
 
     def _resumed_from(self, job: Job) -> int | None:
         return self._earlier(job).rung
+
+    def _seconds(self, job: Job, columns: Mapping[str, Any]) -> float:
+        earlier = self._earlier(job).columns
+        before = seconds_of(earlier, self.metric) if earlier else 0.0
+        return max(0.0, super()._seconds(job, columns) - before)
 
     def _earlier(self, job: Job) -> Earlier:
         """The highest rung below that of a job on which all folds have a score."""

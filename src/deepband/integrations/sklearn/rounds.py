@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
@@ -31,6 +31,13 @@ class Larger(TypedDict, total=False):
 
     max_budget: float
     width: int
+
+
+def seconds_of(columns: Mapping[str, Any], metric: str) -> float:
+    """The time of all folds in the columns of `cv_results_` for one candidate."""
+    ending = f"_test_{metric}"
+    folds = sum(name.startswith("split") and name.endswith(ending) for name in columns)
+    return folds * float(columns["mean_fit_time"] + columns["mean_score_time"])
 
 
 @dataclass
@@ -124,7 +131,12 @@ class Rounds:
 
     def _outcome(self, job: Job, result: Any) -> Outcome:
         outcome = read_result(result, self.study.session.maximize)
-        return outcome._replace(resumed_from=self._resumed_from(job))
+        seconds = None if isinstance(result, Exception) else self._seconds(job, result)
+        return outcome._replace(resumed_from=self._resumed_from(job), seconds=seconds)
+
+    def _seconds(self, job: Job, columns: Mapping[str, Any]) -> float:
+        """How long all fits and scores of a job took together."""
+        return seconds_of(columns, self.metric)
 
     def _resumed_from(self, job: Job) -> int | None:
         """The rung from which training for a job continued; None if it started from scratch."""
@@ -147,4 +159,4 @@ class Rounds:
             raise InputError(
                 f"there is no metric {self.metric!r}: with several, set refit to one of them."
             )
-        return {"loss": found[name], **found}
+        return {"loss": found[name], name: found[name], **found}  # the first is the main metric

@@ -14,7 +14,6 @@ from deepband.core.state import State
 from deepband.errors import InputError, StorageError
 from deepband.interfaces.cli.group import json_option, main, open_existing, study_argument
 from deepband.interfaces.cli.output import ANY_BUDGET, describe, highest_budget, show
-from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.object_formats import PICKLE
 from deepband.storage.saved_objects import read_index
 from deepband.study.study import Study
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 else:  # ParamType is not generic before click 8.4
     _Rung = click.ParamType
 
+ESTIMATOR = ": estimator "
+"""Part of what a search of scikit-learn records as its objective."""
 TOP = -1
 """The highest rung that has a finite result."""
 
@@ -86,7 +87,7 @@ def _checkpoint_lines(study: Study, found: Evaluation) -> list[str]:
     """Where the checkpoint is and the line of Python that loads it, or why there is none."""
     folder = found.checkpoint
     if folder is None:
-        return [f"checkpoint: none, because {_absence(study.session.checkpoints, found)}"]
+        return [f"checkpoint: none, because {_absence(study, found)}"]
     saved = read_index(folder)
     line = f"checkpoint: {folder}"
     if saved is None:
@@ -105,19 +106,19 @@ def _checkpoint(study: Study, best: Evaluation) -> Path:
         return folder
     session, key = study.session, (best.bracket, best.index, best.rung)
     which = f"the evaluation of bracket {key[0]}, index {key[1]}, rung {key[2]}"
-    raise StorageError(
-        session.storage.path, f"{which} has no checkpoint: {_absence(session.checkpoints, best)}"
-    )
+    raise StorageError(session.storage.path, f"{which} has no checkpoint: {_absence(study, best)}")
 
 
-def _absence(checkpoints: Checkpoints, best: Evaluation) -> str:
+def _absence(study: Study, best: Evaluation) -> str:
     """Why an evaluation has no checkpoint, as the rest of a sentence."""
-    key = (best.bracket, best.index, best.rung)
+    key, checkpoints = (best.bracket, best.index, best.rung), study.session.checkpoints
     kept = set(checkpoints.kept())
     if key in kept:
         return f"the files in {checkpoints.path(key)} have changed since they were saved."
     if best.origin is not None:
         return f"its result was imported ({best.origin})."
+    if not kept and ESTIMATOR in (study.session.state.objective or ""):
+        return "a search of scikit-learn keeps only its best model, as best_estimator_."
     if not kept:
         return (
             "the study has none at all. Save your model with context.save(model=model), or in the "
