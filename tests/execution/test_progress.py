@@ -530,3 +530,61 @@ def test_a_log_gets_lines(folder: Path) -> None:
     assert all(line.startswith("run 0: ") for line in some)
     assert last.startswith("run 0: 22 of 22 evaluations, 78 of 78 units, best ")
     assert note == "Workers' output: a.study.files/output"
+
+
+STREAMS = """
+import os, sys, deepband
+
+class Bare:
+    def write(self, text): pass
+    def flush(self): pass
+
+kept = []
+
+def keeps(config, budget):
+    kept.append(sys.stdout)
+    return config["x"]
+
+def program(stdout=None):
+    sys.stdout = stdout or sys.stdout
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
+    study.optimize(keeps, progress=True)
+    print(len(study.evaluations), "END", file=sys.stderr)
+
+def closed():
+    stream = open(os.devnull, "w")
+    stream.close()
+    return stream
+
+eval(sys.argv[1])
+if len(sys.argv) > 2:
+    kept[0].write("printed later")
+    kept[0].flush()
+    assert deepband.execution.display._view(always=False) is not None
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("stdout", ["Bare()", "closed()"])
+def test_an_unusual_stdout_beside_a_terminal_harms_nothing(tmp_path: Path, stdout: str) -> None:
+    (tmp_path / "streams.py").write_text(STREAMS)
+    terminal = Terminal(["streams.py", f"program({stdout})"], tmp_path)
+    assert terminal.wait() == 0
+    bar, *_, end, _ = terminal.screen
+    assert (bar, end) == (f"run 0  {'━' * 40}  100 %", "22 END")
+
+
+def test_what_a_kept_stream_prints_after_the_run_is_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "streams.py").write_text(STREAMS)
+    terminal = Terminal(["streams.py", "program()", "later"], tmp_path)
+    assert terminal.wait() == 0
+    assert terminal.screen[-2:] == ["22 END", "printed later"]
+
+
+def test_a_terminal_without_process_groups(folder: Path) -> None:
+    """As on Windows."""
+    code = "import os, runpy; del os.tcgetpgrp, os.getpgrp; runpy.run_path('program.py', None, NAME)"
+    terminal = Terminal(["-c", code.replace("NAME", "'__main__'"), "waits"], folder)
+    terminal.wait_for("^1 running on 1 worker")
+    (folder / "go").touch()
+    assert terminal.wait() == 0
