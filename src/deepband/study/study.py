@@ -231,7 +231,7 @@ class Study:
             warn_of_small_space(self.session)
         watch = self._watch_failures()
         run_jobs(self.session, objective, limits, options)
-        _warn_of_failures(watch)
+        _warn_of_failures(watch, self.session)
 
     def auto_extend(
         self,
@@ -274,12 +274,13 @@ class Study:
         warn_of_small_space(self.session)
         watch = self._watch_failures()
         reason = run_and_extend(self, objective, Limits(max_seconds), automatic, options)
-        _warn_of_failures(watch)
+        _warn_of_failures(watch, self.session)
         return reason
 
     def _watch_failures(self) -> FailureWatch:
         from deepband.analysis.failures import FailureWatch
 
+        self.session.lock()  # which reads what another process has written since
         return FailureWatch(self.session.state)
 
     def confirm(
@@ -830,9 +831,9 @@ def warn_of_small_space(session: Session, stacklevel: int = 3) -> None:
         )
 
 
-def _warn_of_failures(watch: FailureWatch) -> None:
+def _warn_of_failures(watch: FailureWatch, session: Session) -> None:
     """Warn the caller of a method of a study about what failed during the call."""
-    summary = watch.summary()
+    summary = watch.summary(session.state)
     if summary is not None:
         text = f"{summary}\nstudy.failures() shows their configs and tracebacks."
         warnings.warn(text, FailedEvaluationsWarning, stacklevel=3)
