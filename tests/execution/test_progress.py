@@ -28,6 +28,7 @@ from deepband.execution.progress_text import (
     columns,
     fitted,
     last_line,
+    last_lines,
     lines,
     one_line,
     running_lines,
@@ -249,6 +250,13 @@ def test_any_terminal_is_large_enough(width: int, height: int) -> None:
     assert all(columns(line) <= max(width, 20) for line in found)
     if width > 20 and height > 7:
         assert "evaluations" in found[-1]  # the note is not cut
+
+
+def test_the_last_notes_are_whole() -> None:
+    """A path that is cut cannot be opened, and nothing is drawn over the last lines."""
+    path = "folder/" * 20
+    *_, found = last_lines(SAMPLE, [f"Workers' output: {path}"], 40, unicode=True)
+    assert found == f"Workers' output: {path}"
 
 
 def test_the_width_of_a_line_is_that_on_the_screen() -> None:
@@ -583,8 +591,9 @@ def test_what_a_kept_stream_prints_after_the_run_is_not_lost(tmp_path: Path) -> 
 
 def test_a_terminal_without_process_groups(folder: Path) -> None:
     """As on Windows."""
-    code = "import os, runpy; del os.tcgetpgrp, os.getpgrp; runpy.run_path('program.py', None, NAME)"
-    terminal = Terminal(["-c", code.replace("NAME", "'__main__'"), "waits"], folder)
+    start = "runpy.run_path('program.py', run_name='__main__')"
+    code = f"import os, runpy; del os.tcgetpgrp, os.getpgrp; {start}"
+    terminal = Terminal(["-c", code, "waits"], folder)
     terminal.wait_for("^1 running on 1 worker")
     (folder / "go").touch()
     assert terminal.wait() == 0
