@@ -67,7 +67,7 @@ def _format(value: object) -> tuple[str, Callable[[BinaryIO], object]]:
 
 
 def read(file: Path) -> Any:
-    """The object in a file. Only for a file with the suffix .pickle this runs code from it."""
+    """The object in a file. Runs code from the file only if its suffix is .pickle."""
     return READERS[file.suffix](file)
 
 
