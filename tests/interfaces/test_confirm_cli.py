@@ -62,6 +62,14 @@ def test_one_unit_is_singular(tmp_path: Path) -> None:
     assert "1 units" not in found.output
 
 
+def test_progress_can_be_switched_off(place: Path) -> None:
+    deepened = call("run", place, "--deepen-to", 27, "--no-progress")
+    confirmed = call("confirm", place, "--top", 1, "--seeds", 2, "--no-progress")
+    assert deepened.exit_code == confirmed.exit_code == 0
+    assert deepened.stderr == ""
+    assert "confirming" not in confirmed.stderr
+
+
 def test_each_failure_has_a_line(place: Path) -> None:
     done = call("confirm", place, "--seeds", 15)
     with deepband.open_study(place) as study:

@@ -78,7 +78,7 @@ def _run(opened: Study, study: Path, text: str | None, given: dict[str, Any]) ->
     opened.observe(_Lines(set(opened.session.state.confirmations)))
     try:
         with show_warnings(UnseededWarning):
-            opened.confirm(objective, progress=True, **given)
+            opened.confirm(objective, **given)
     except GoneError as error:
         raise rescued(opened, error) from error
 

@@ -123,9 +123,12 @@ EXECUTION = [
         "--first-failures", type=int, help="Stop if the first N evaluations fail; 0: never."
     ),
     click.option("--max-seconds", type=float, help="Start no new job after this time."),
+    click.option(
+        "--no-progress", "progress", flag_value=False, default=True, help="Show no progress."
+    ),
 ]
 EXECUTION_NAMES = ["workers", "executor", "resources", "timeout", "retries", "wait"]
-EXECUTION_NAMES += ["first_failures", "devices", "per_device"]
+EXECUTION_NAMES += ["first_failures", "devices", "per_device", "progress"]
 
 
 def options_of_runs(command: Command) -> Command:
@@ -183,7 +186,7 @@ def run(
             count = opened.retry_failed()
             are = "evaluation is" if count == 1 else "evaluations are"
             say(f"{count} failed {are} repeated")
-        _run_steps(opened, objective, limits, RunOptions(**execution, progress=True), steps)
+        _run_steps(opened, objective, limits, RunOptions(**execution), steps)
         _report_end(opened, "a limit")
         if opened.done:
             say(f"Deeper, wider or done? Ask: {command('advice', study)}")
@@ -254,7 +257,6 @@ def auto_extend(
             max_seconds=max_seconds,
             max_budget_limit=max_budget_limit,
             strategy=strategy,
-            progress=True,
             **execution,
         )
         _report_end(opened, "--max-seconds")
