@@ -128,8 +128,8 @@ class Quote:
         """What it reuses, adds and costs, as pairs of a name and a text."""
         known = counted(self.evaluations_known, "evaluation")
         reused = f"{_span(*self.evaluations_reused)} of {known}"
-        low, high = self.evaluations_new
-        evaluations = "evaluation" if high == 1 and (low or self.at_most) else "evaluations"
+        least, most = self.evaluations_new
+        evaluations = "evaluation" if most == 1 and (least or self.at_most) else "evaluations"
         new = f"{_span(*self.evaluations_new, self.at_most)} {evaluations}"
         lines = [
             ("reused", f"{counted(self.configs_reused, 'config')}, {reused}"),
@@ -144,8 +144,8 @@ class Quote:
             share = _percent(price.of_scratch, self.at_most)
             lines.append(("  in all", f"{_span(low, high, self.at_most)}, {share} {scratch}"))
         if self.seconds is not None and self.seconds[1] >= WORTH_SHOWING:
-            least, most = map(duration, self.seconds)
-            span = about(self.seconds[1]) if least == most else f"about {least} to {most}"
+            short, long = map(duration, self.seconds)
+            span = about(self.seconds[1]) if short == long else f"about {short} to {long}"
             span = f"at most {about(self.seconds[1])}" if self.at_most else span
             text = f"{span} with one worker, as measured so far"
             lines.append(("time", text))
