@@ -32,6 +32,8 @@ from deepband.study.study import Study
 from deepband.system.installation import install_command
 
 MOST_BEST, MOST_METRICS, MOST_CONFIRMED = 10, 6, 20
+MOST_NAME = 26
+"""How many characters of a name fit above a column."""
 MOST_FAILURES, MOST_JOBS, MOST_CHARACTERS = 20, 5, 4000
 """How many errors, jobs of each, and characters of a traceback are shown."""
 
@@ -113,8 +115,10 @@ def _leader(study: Study, evaluation: Evaluation) -> dict[str, Any]:
     measured = metric_names(state)[:MOST_METRICS]
     return {
         "evaluation": evaluation,
-        "config": {shortened(n): brief(config[n]) if n in config else "" for n in names},
-        "metrics": {shortened(n): brief(metrics.get(n, "")) for n in measured},
+        "config": [
+            (shortened(n, MOST_NAME), brief(config[n]) if n in config else "") for n in names
+        ],
+        "metrics": [(shortened(n, MOST_NAME), brief(metrics.get(n, ""))) for n in measured],
     }
 
 
