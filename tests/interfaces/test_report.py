@@ -14,6 +14,7 @@ import deepband
 import hostile
 from deepband import Study
 from deepband.analysis.quote import quote_table
+from deepband.analysis.text import shortened
 from deepband.interfaces.cli import main
 from deepband.interfaces.report.html_report import make_report, write_report
 from driving import extended, finish, noisy, open_study
@@ -81,6 +82,15 @@ def test_a_report_without_results(objective: Any) -> None:
     text = hostile.check_self_contained(make_report(study)).text
     assert "No evaluation has a finite result yet" in text
     assert ("Available when the run is done" in text) == (objective is None)
+
+
+def test_names_that_differ_only_at_their_ends_have_a_column_each() -> None:
+    name = "the_learning_rate_of_the_second_encoder_layer_of_the_image_tower_"
+    study = open_study(space={f"{name}{end}": (0.0, 1.0) for end in "ab"}, max_budget=3)
+    finish(study, noisy(1))
+    report = make_report(study)
+    for end in "ab":
+        assert f"<bdi>{shortened(name + end, 26)}</bdi></th>" in report
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def _time_left(state: State, status: Status) -> KeyFigure | None:
         return KeyFigure("time", "time left", "unknown", "no evaluation recorded its time yet")
     detail = f"with {counted(max(status.running, 1), 'worker')}"
     detail += "" if status.running else "; nothing is running now"
-    return KeyFigure("time", "time left", about(seconds), detail)
+    return KeyFigure("time", "time left", about(max(1, round(seconds))), detail)
 
 
 def seconds_left(state: State, workers: int) -> float | None:
@@ -92,9 +92,9 @@ def _evaluations(status: Status) -> KeyFigure:
 
 
 def _cost(state: State) -> KeyFigure:
-    rate, name = seconds_per_unit(state), "cost of all runs"
+    rate, spent, name = seconds_per_unit(state), seconds_spent(state), "cost of all runs"
     value = units(state.schedule.cost_of(counts(paid(state))))
-    if rate is None:
+    if not spent:
         return KeyFigure("cost", name, value, "no evaluation recorded its time")
-    time = f"{duration(seconds_spent(state))} of work, {duration(rate)} per unit"
-    return KeyFigure("cost", name, value, time)
+    per_unit = "" if rate is None else f", {duration(rate)} per unit"
+    return KeyFigure("cost", name, value, f"{duration(spent)} of work{per_unit}")

@@ -12,9 +12,13 @@ __all__ = ["about", "brief", "duration", "html_table", "printable", "shortened",
 
 
 def shortened(text: str, most: int = 40) -> str:
-    """A printable text of at most `most` characters."""
-    text = printable(text[: 2 * most])
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    """A printable text of at most `most` characters. The middle is left out: long names often
+    differ only at their ends."""
+    whole = printable(text if len(text) <= most else f"{text[:most]}{text[-most:]}")
+    if len(text) <= most and len(whole) <= most:
+        return whole
+    end = most // 4
+    return f"{whole[: most - 1 - end]}…{whole[len(whole) - end :]}"
 
 
 def brief(value: object, most: int = 80) -> str:

@@ -165,7 +165,7 @@ def comparison(study: deepband.Study) -> str:
     resumed = sum((schedule.cost_resumed for schedule in schedules), Fraction(0))
     return (
         f"{table(rows)}\nThe best error is that on the highest budget of the run.\n\n"
-        f"{as_number(trained)} epochs trained in total. Both runs from scratch: "
+        f"{as_number(trained)} epochs trained in total.\nBoth runs from scratch: "
         f"{as_number(resumed)} with checkpoints ({_percent(trained, resumed)}), "
         f"{as_number(whole)} without ({_percent(trained, whole)})."
     )

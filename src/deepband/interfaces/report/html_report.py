@@ -33,6 +33,8 @@ from deepband.study.study import Study
 from deepband.system.installation import install_command
 
 MOST_BEST, MOST_METRICS, MOST_CONFIRMED = 10, 6, 20
+MOST_NAME = 26
+"""How many characters of a name fit above a column."""
 MOST_FAILURES, MOST_JOBS, MOST_CHARACTERS = 20, 5, 4000
 """How many errors, jobs of each, and characters of a traceback are shown."""
 
@@ -83,8 +85,8 @@ def _contents(study: Study) -> dict[str, Any]:
         "quote_notes": quote_notes(quotes),
         "figures": key_figures(state, status),
         "best": best_evaluation(state),
-        "parameters": [shortened(name) for name in parameters],
-        "metric_names": [shortened(name) for name in measured],
+        "parameters": [shortened(name, MOST_NAME) for name in parameters],
+        "metric_names": [shortened(name, MOST_NAME) for name in measured],
         "leaders": [_leader(each, parameters, measured) for each in _leaders(study)],
         "confirmed": confirmation_table(confirmed)[: MOST_CONFIRMED + 1],
         "other_confirmed": max(0, len(confirmed.configs) - MOST_CONFIRMED),
