@@ -48,11 +48,11 @@ def lines(
 
 
 def last_lines(progress: Progress, notes: Sequence[str], width: int, unicode: bool) -> list[str]:
-    """What stays on a terminal when a call has ended."""
+    """What stays on a terminal when a call has ended. Notes may be longer than a line."""
     found = [headline(progress, width, unicode)]
     for parts in (amounts(progress), [*best(progress), ending(progress)]):
         found += wrapped(parts, width)
-    return [fitted(line, width) for line in [*found, *notes]]
+    return [*(fitted(line, width) for line in found), *map(printable, notes)]
 
 
 def headline(progress: Progress, width: int, unicode: bool) -> str:

@@ -156,7 +156,6 @@ def _loop(
         session,
         chosen,
         session.checkpoints if takes_context(objective) else None,
-        session.keep,
         limits=limits,
         retries=options.retries,
         first_failures=first_failures,

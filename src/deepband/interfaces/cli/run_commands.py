@@ -217,7 +217,7 @@ def _failures_reported(study: Study, path: Path) -> Iterator[None]:
             warnings.simplefilter("ignore", FailedEvaluationsWarning)
             yield
     finally:
-        if summary := watch.summary():
+        if summary := watch.summary(study.session.state):
             say(f"{summary}\nConfigs and tracebacks: {command('failures', path)}")
 
 
