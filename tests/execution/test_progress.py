@@ -144,6 +144,14 @@ def test_what_has_passed_of_running_evaluations_is_subtracted() -> None:
     assert pace.seconds_left(left, [Started(job(3, 3), 10.0)], 1, 15.0) == 18  # a job ahead
 
 
+def test_a_job_that_overruns_shows_that_the_speed_was_too_optimistic() -> None:
+    pace, left = pace_of((0, 2.0)), {(0, 2): 1, (1, 2): 1}
+    on_time = pace.seconds_left(left, [Started(job(0, 2), 10.0)], 1, 28.0)
+    late = pace.seconds_left(left, [Started(job(0, 2), 10.0)], 1, 98.0)
+    assert on_time == 18
+    assert late == pytest.approx(9 * (2 + 88) / (1 + 9))
+
+
 def test_training_that_continues_pays_the_difference() -> None:
     pace = pace_of((0, 2.0), (1, 4.0, 0))
     assert pace.seconds_left({(0, 2): 1, (2, 2): 1}, [], 1, 0.0) == 2 * (6 + 9)
@@ -408,12 +416,23 @@ def talks(config, budget):
     print(f"{budget}: printed")
     logging.info(f"{budget}: logged")
     print("\\rhalf", end="", flush=True)
+    time.sleep(0.1)
+    print("\\rwhole")
+    return config["x"]
+
+def forks(config, budget):
+    print("half", end="", flush=True)
     if not os.fork():
         print("\\nin a child", flush=True)
         os._exit(0)
     os.wait()
     print("\\rwhole")
-    time.sleep(0.1)
+    return config["x"]
+
+def chats(config, budget):
+    for number in range(10):
+        print(f"{budget}: line {number}")
+        time.sleep(0.01)
     return config["x"]
 
 def nests(config, budget):
@@ -496,7 +515,22 @@ def test_what_objectives_print_stays_whole(folder: Path) -> None:
         found = [line.partition(":")[0] for line in printed if line.endswith(f": {kind}")]
         assert sorted(map(int, found)) == budgets
     assert printed.count("whole") == 22
+
+
+def test_what_a_forked_process_prints_reaches_the_terminal(folder: Path) -> None:
+    terminal = Terminal(call("forks, progress=True"), folder)
+    assert terminal.wait() == 0
+    assert "END 22" in terminal.screen
     assert terminal.text.count("in a child") == 22  # the display may overwrite it on the screen
+
+
+def test_the_display_is_back_after_each_line_that_objectives_print(folder: Path) -> None:
+    terminal = Terminal(call("chats, progress=True"), folder, rows=500)
+    assert terminal.wait() == 0
+    first = terminal.text.index("run 0")
+    *between, _ = terminal.text[first:].split(": line ")
+    assert len(between) > 10
+    assert all("run 0" in each for each in between)
 
 
 def test_there_is_one_display_at_a_time(folder: Path) -> None:

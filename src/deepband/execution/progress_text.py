@@ -82,9 +82,10 @@ def amounts(progress: Progress) -> list[str]:
     extends = progress.run > 0 and not progress.confirming
     least = "at least " if extends and not progress.done else ""
     evaluations = counted(progress.total_evaluations, "evaluation")
+    units = "unit" if progress.total == 1 else "units"
     found = [
         f"{progress.evaluations:,} of {least}{evaluations}",
-        f"{_units(progress.spent)} of {least}{_units(progress.total)} units",
+        f"{_units(progress.spent)} of {least}{_units(progress.total)} {units}",
     ]
     return [*found, f"{progress.failed:,} failed"] if progress.failed else found
 

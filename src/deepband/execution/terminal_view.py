@@ -31,6 +31,8 @@ class TerminalView:
         self._terminal = terminal
         self._unicode = _encodes("".join(BARS[True]), terminal.encoding)
         self._lock = RLock()
+        self._lines: list[str] = []
+        """The view, without what was printed since the last end of a line."""
         self._drawn: list[str] = []
         self._outputs: list[Output] = []
 
@@ -49,10 +51,9 @@ class TerminalView:
         width, height = _size(self._terminal)
         if _in_foreground(self._terminal):
             with self._lock:
-                partial = [printable(each.partial) for each in self._outputs if each.partial]
-                room = height - 1 - len(partial)
-                found = lines(progress, notes, width, room, self._unicode)
-                self._draw([*(fitted(each, width) for each in partial), *found])
+                room = height - 1 - len(self._partial)
+                self._lines = lines(progress, notes, width, room, self._unicode)
+                self._redraw()
 
     def end(self, progress: Progress, notes: Sequence[str]) -> None:
         """Draw the view for the last time, and print below it from now on."""
@@ -82,8 +83,22 @@ class TerminalView:
                 whole, newline, rest = whole + newline + rest, "\n", ""
             output.partial = rest.rstrip("\r").rpartition("\r")[2]
             if newline:
+                visible = bool(self._drawn)
                 self._draw([])
                 output.original.write(whole + newline)
+                if visible:  # at once: a view that is missing until the next update flickers
+                    output.original.flush()
+                    self._redraw()
+
+    @property
+    def _partial(self) -> list[str]:
+        """What was printed since the last end of a line, per stream."""
+        return [printable(each.partial) for each in self._outputs if each.partial]
+
+    def _redraw(self) -> None:
+        width, height = _size(self._terminal)
+        partial = [fitted(each, width) for each in self._partial]
+        self._draw([*partial, *self._lines][: height - 1])
 
     def _draw(self, new: list[str]) -> None:
         """Replace the lines that are drawn. Those that no longer fit have been wrapped."""

@@ -186,6 +186,7 @@ def run_and_extend(
     """Run jobs, and extend the study as long as the advice recommends it within the limits. Returns
     why it stopped."""
     session = study.session
+    session.lock()
     warn_of_small_space(session)
     session.lock()  # which reads what another process has written since
     watch = FailureWatch(session.state)
