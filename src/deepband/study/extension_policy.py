@@ -188,7 +188,6 @@ def run_and_extend(
     session = study.session
     session.lock()
     warn_of_small_space(session)
-    session.lock()  # which reads what another process has written since
     watch = FailureWatch(session.state)
     automatic.check(session.state)
     while True:

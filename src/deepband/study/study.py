@@ -179,7 +179,6 @@ class Study:
         self.session.lock()  # which reads what another process has written since
         if not self.done:
             warn_of_small_space(self.session)
-        self.session.lock()  # which reads what another process has written since
         watch = FailureWatch(self.session.state)
         run_jobs(self.session, objective, limits, options)
         warn_of_failures(watch, self.session)
