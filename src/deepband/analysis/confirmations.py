@@ -9,12 +9,11 @@ from fractions import Fraction
 from functools import cache
 from statistics import mean, stdev
 
-from deepband.analysis.text import duration, html_table, table
+from deepband.analysis.text import duration, html_table, table, units
 from deepband.core.evaluations import best_evaluation, evaluation_of
 from deepband.core.facts import Config, Confirmed, JobFinished, JobKey
 from deepband.core.record_text import record_repr
 from deepband.core.records import Evaluation
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 
 SHARE = 0.95
@@ -122,8 +121,8 @@ def confirmation_notes(found: Confirmations) -> list[str]:
         notes.append(f"Best mean: bracket {found.best.bracket}, index {found.best.index}.")
     if found.left_out is not None:
         notes.append(_left_out(found.left_out))
-    units, time = f"{as_number(found.cost):.10g}", duration(found.seconds)
-    return [*notes, f"Cost of the repetitions: {units} units of budget, {time}."]
+    cost = f"{units(found.cost)} of budget, {duration(found.seconds)}"
+    return [*notes, f"Cost of the repetitions: {cost}."]
 
 
 def _left_out(best: Evaluation) -> str:

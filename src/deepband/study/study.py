@@ -176,6 +176,7 @@ class Study:
             per_device=per_device,
             progress=progress,
         )
+        self.session.lock()  # which reads what another process has written since
         if not self.done:
             warn_of_small_space(self.session)
         watch = FailureWatch(self.session.state)

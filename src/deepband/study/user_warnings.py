@@ -39,7 +39,7 @@ def warn_of_small_space(session: Session) -> None:
 
 def warn_of_failures(watch: FailureWatch, session: Session) -> None:
     """Warn of what failed since the watch began."""
-    found = watch.summary()
+    found = watch.summary(session.state)
     if found is not None:
         text = f"{found}\nstudy.failures() shows their configs and tracebacks."
         job = first_with_output(session.files, failures(session.state))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from deepband.errors import InputError
 from deepband.execution.outbox import NUMBER
 from deepband.execution.worker_output import OutputFile, first_with_output, output_files
 from deepband.interfaces.cli.group import json_option, main, open_existing, study_argument
-from deepband.interfaces.cli.output import show
+from deepband.interfaces.cli.output import command, show
 from deepband.study.study import Study
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def _listing(found: Sequence[OutputFile], study: Path) -> str:
 
 def _command(study: Path, job: JobKey) -> str:
     """The command that prints the output of a job."""
-    return f"deepband logs {shlex.quote(str(study))} --job {','.join(map(str, job))}"
+    return command("logs", study, "--job", ",".join(map(str, job)))
 
 
 def _missing(study: Study, job: JobKey) -> str:

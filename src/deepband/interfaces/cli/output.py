@@ -40,6 +40,11 @@ def say(text: object) -> None:
         click.echo(printable(line))
 
 
+def command(name: str, study: Path, *more: str) -> str:
+    """A command of deepband for a study, to be typed in a shell."""
+    return shlex.join(["deepband", name, str(study), *more])
+
+
 @contextmanager
 def show_warnings(kind: type[Warning]) -> Iterator[None]:
     """Print warnings of this block in one line each, without the place in the source code: all of
@@ -86,7 +91,7 @@ def highest_budget(state: State, study: Path) -> list[str]:
         return []
     place = f"bracket {found.bracket}, index {found.index}"
     line = f"on the highest budget, {found.budget:.6g}: {found.value:.6g} ({place})"
-    return [f"{line}; details: deepband best {shlex.quote(str(study))} --rung top"]
+    return [f"{line}; details: {command('best', study, '--rung', 'top')}"]
 
 
 def _metric_lines(metrics: Mapping[str, Any]) -> list[str]:
