@@ -125,7 +125,17 @@ class UnknownNameError(InputError):
         close = get_close_matches(given, self.valid, n=1) if isinstance(given, str) else []
         hint = f" Did you mean {close[0]!r}?" if close else ""
         names = ", ".join(repr(name) for name in self.valid)
-        super().__init__(f"there is no {kind} {shown(given)}; choose from {names}.{hint}")
+        what, place, where = kind.partition(" in ")
+        super().__init__(
+            f"there is no {what} {shown(given)}{place}{where}; choose from {names}.{hint}"
+        )
+
+
+def unexpected_argument(method: str, given: str, names: Iterable[str]) -> TypeError:
+    """The error of Python for an unknown keyword argument, with the closest name that exists."""
+    close = get_close_matches(given, list(names), n=1)
+    hint = f". Did you mean {close[0]!r}?" if close else ""
+    return TypeError(f"{method}() got an unexpected keyword argument {given!r}{hint}")
 
 
 class ResultError(InputError):
@@ -250,6 +260,7 @@ class LockedError(StorageError):
         super().__init__(
             path, f"{locked}. Only one process at a time can write to a study: wait, or stop it."
         )
+        self.args = (f"the study {path} {self.problem}",)
 
 
 class GoneError(StorageError):

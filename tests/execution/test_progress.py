@@ -363,6 +363,7 @@ def test_lines_come_with_rungs_and_at_the_end(capsys: pytest.CaptureFixture[str]
     view = LineView()
     for rungs in (2, 2, 2, 3, 3):
         view.show(replace(SAMPLE, finished_rungs=rungs, evaluations=rungs), [])
+    view.show(replace(SAMPLE, finished_rungs=6, running=(), done=True), [])  # the end says it
     view.end(replace(SAMPLE, running=(), done=True), ["Workers' output: a.study.files/output"])
     out, err = capsys.readouterr()
     assert out == ""

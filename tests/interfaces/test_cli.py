@@ -277,6 +277,19 @@ def test_a_terminal_sees_a_live_display(folder: Path) -> None:
     assert "run 0, max_budget 9: done" in terminal.text
 
 
+def test_messages_about_objectives_and_spaces(folder: Path) -> None:
+    (folder / "bare.py").write_text("def train(config, budget):\n    return 1.0\n")
+    run = "run", "new.study"
+    message = call(folder, *run, "bare.py:train", "--max-budget", 3, code=2)
+    assert "define it as a variable, space = {...}, in the module of the objective" in message
+    message = call(folder, *run, "bare.py:trian", "--max-budget", 3, code=2)
+    assert "there is no function 'trian' in bare.py; choose from 'train'." in message
+    done = preloaded.run(["-m", "deepband", *run, "no.py:train", "--max-budget", 3], folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no file no.py" in done.stderr
+    assert not (folder / "new.study").exists()
+
+
 def test_failures_that_are_not_repeated_are_explained(folder: Path) -> None:
     with deepband.open_study(folder / "f.study", space={"x": (0.0, 1.0)}, max_budget=9) as study:
         jobs = study.ask_all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,17 @@ def test_long_names_with_the_same_beginning_have_columns_of_their_own() -> None:
     best = make_report(study).split("<caption>Best on rung")[1].partition("</table>")[0]
     assert best.count("<th ") == 1 + 2 + 3 + 2  # loss, metrics, place, parameters
     assert best.count("<td") == 1 + 2 + 3 + 2
+
+
+def test_what_is_maximised_is_not_called_a_loss() -> None:
+    study = open_study(maximize=True)
+    finish(study, lambda job: job.config["x"])
+    text = make_report(study).partition("</style>")[2]
+    assert "The best value on any budget" in text
+    assert "Values from rung to rung" in text
+    captions = re.findall("<figcaption>(.*?)</figcaption>", text)
+    assert not [each for each in captions if "loss" in each.lower()]
+    assert "The best loss on any budget" in make_report(deepened())
 
 
 def test_a_single_evaluation_is_singular() -> None:

@@ -186,3 +186,13 @@ def test_unknown_arguments_are_refused_by_name(method: str) -> None:
     study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
     with pytest.raises(TypeError, match=rf"{method}\(\) got an unexpected .* 'workrs'"):
         getattr(study, method)(lambda config, budget: 1.0, workrs=2)
+
+
+def test_an_unknown_argument_is_named_with_the_closest_one() -> None:
+    with pytest.raises(TypeError, match=r"argument 'maximise'. Did you mean 'maximize'\?"):
+        deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=3, maximise=True)  # type: ignore[arg-type]
+
+
+def test_a_study_in_memory_needs_a_space() -> None:
+    with pytest.raises(deepband.InputError, match="a study in memory is always new: give space"):
+        deepband.open_study(max_budget=3)

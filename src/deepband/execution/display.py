@@ -257,6 +257,8 @@ class LineView:
             self._rungs = progress.finished_rungs
         if progress.finished_rungs == self._rungs and time.monotonic() < self._due:
             return
+        if progress.done:
+            return  # the last line says so
         self._rungs = progress.finished_rungs
         self._due = time.monotonic() + self._seconds
         _write(one_line(progress))

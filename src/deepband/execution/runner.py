@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from deepband.errors import InputError, shown
+from deepband.errors import InputError, shown, unexpected_argument
 from deepband.execution.devices import Device, DevicesSpec, assigned, read_devices
 from deepband.execution.display import ProgressSpec, check_spec, followed
 from deepband.execution.executors.base import Timeout, check_seconds
@@ -95,7 +95,7 @@ def read_execution(method: str, given: Execution) -> RunOptions:
     """The options that a method was given as keywords."""
     for name in given:
         if name not in Execution.__annotations__:
-            raise TypeError(f"{method}() got an unexpected keyword argument {name!r}")
+            raise unexpected_argument(method, name, Execution.__annotations__)
     return RunOptions(**given)
 
 

@@ -7,13 +7,13 @@ import secrets
 from collections.abc import Mapping
 from fractions import Fraction
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Never, TypedDict
 
 from deepband.core.facts import Fact, StudyCreated
 from deepband.core.runs import started
 from deepband.core.schedule import Budget, Schedule, as_number, check_count, read_budget
 from deepband.core.state import State
-from deepband.errors import InputError, shown
+from deepband.errors import InputError, shown, unexpected_argument
 from deepband.samplers import Sampler, SamplerName, make_sampler
 from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space
@@ -57,6 +57,7 @@ def open_study(
     brackets: int | None = None,
     reuse_identical: bool | None = None,
     keep: str = "newest",
+    **unknown: Never,
 ) -> Study:
     """Create a study, or open an existing one.
 
@@ -105,13 +106,15 @@ def open_study(
         brackets=brackets,
         reuse_identical=reuse_identical,
     )
+    for name in unknown:
+        raise unexpected_argument("open_study", name, [*given, "keep"])
     kept = read_keep(keep)
     opened = _storage(storage)
     state = state_of(opened)
     if state.runs:
         shaped, chosen = check_same(state, given)
         return Study(Session(opened, state, ConfigSource(state, shaped, chosen), kept))
-    created, schedule, shaped, chosen = create(given, storage or ":memory:")
+    created, schedule, shaped, chosen = create(given, None if opened.path is None else storage)
     if opened.path is not None:
         _check_storable(created)
     facts: list[Fact] = [created, started(0, None, schedule)]
@@ -153,7 +156,8 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Schedule, Spac
     low, high, eta, seed = given["min_budget"], given["max_budget"], given["eta"], given["seed"]
     if given["space"] is None or high is None:
         name = "space" if given["space"] is None else "max_budget"
-        raise InputError(f"{where} is a new study: give {name} to create it.")
+        what = "a study in memory is always new" if where is None else f"{where} is a new study"
+        raise InputError(f"{what}: give {name} to create it.")
     low, eta = 1 if low is None else low, 3 if eta is None else eta
     width = 1 if given["width"] is None else check_count("width", given["width"])
     brackets = None if given["brackets"] is None else check_count("brackets", given["brackets"])

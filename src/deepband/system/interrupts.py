@@ -21,6 +21,8 @@ from typing import Any
 
 CODE = 130
 SECONDS_TO_END = 20.0
+RECORDED = "finished evaluations are recorded; run it again to resume"
+"""What the last line of a traceback says."""
 _entered: list[Interrupts] = []
 
 
@@ -55,7 +57,9 @@ class Interrupts:
         for number, former in self._former.items():
             signal.signal(number, former)
         if self.count and error is None:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(RECORDED)
+        if isinstance(error, KeyboardInterrupt) and not error.args:
+            error.args = (RECORDED,)
 
     @property
     def asked(self) -> bool:

@@ -27,7 +27,7 @@ from deepband.errors import (
     StorageError,
     counted,
 )
-from deepband.execution.devices import AUTO
+from deepband.execution.devices import AUTO, Device
 from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
@@ -36,7 +36,13 @@ from deepband.interfaces.cli.option_names import in_words_of_command
 from deepband.interfaces.cli.output import command, describe_both, say, show, show_warnings
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.run_options import EXECUTION_NAMES, options_of_runs
-from deepband.interfaces.cli.user_code import load_objective, load_space, recalled, remembered
+from deepband.interfaces.cli.user_code import (
+    check_objective,
+    load_objective,
+    load_space,
+    recalled,
+    remembered,
+)
 from deepband.storage.retention import KEEP, read_keep, retraining_cost, superfluous
 from deepband.study.extension_policy import read_automatic
 from deepband.study.study import Study
@@ -191,7 +197,7 @@ def _read_devices(given: dict[str, Any]) -> None:
     if options.devices is not None:
         named = given["devices"].split(",")
         if named == [AUTO]:
-            named = [device.visible for device in options.devices]
+            named = [each.visible for each in options.devices if isinstance(each, Device)]
         say(f"{options.workers} worker processes on the devices {', '.join(map(str.strip, named))}")
     given.update(devices=options.devices, workers=options.workers)
 
@@ -208,9 +214,15 @@ def _opened(path: Path, given: dict[str, Any]) -> Iterator[tuple[Study, Objectiv
         raise InputError(f"the study {path} {why}: give the objective, FILE.py:FUNCTION.")
     moved = text is not None and named not in (None, text, remembered(text, path))
     text = text or recalled(named or "", path)
+    check_objective(text)
     say(f"objective {text}" + (f" (was {named})" if moved else ""))
     objective, module = load_objective(text)
     space = getattr(module, "space", None) if space is None else space
+    if space is None and not os.path.exists(path):
+        raise InputError(
+            f"{path} is a new study and needs a search space: define it as a variable, space = "
+            "{...}, in the module of the objective, or give --space."
+        )
     study = deepband.open_study(path, space=space, **given)
     try:
         with study:

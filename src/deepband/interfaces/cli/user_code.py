@@ -27,6 +27,7 @@ def load_objective(text: str) -> tuple[Objective, ModuleType]:
     place, _, name = text.rpartition(":")
     if not place or not name:
         raise InputError(f"the objective is {text!r}: {SYNTAX}")
+    check_objective(text)
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     if not hasattr(module, name):
         names = [
@@ -62,7 +63,7 @@ def recalled(named: str, study: Path) -> str:
     for each in places:
         if os.path.isfile(each):
             inside = os.path.relpath(each)
-            return f"{each if inside.startswith('..') else inside}:{name}"
+            return f"{each if inside.startswith('..') or os.getcwd() == '/' else inside}:{name}"
     looked = " and no ".join(dict.fromkeys(places))
     raise InputError(
         f"the study names the objective {named}, but there is no {looked}. Say where it is now: "
@@ -127,9 +128,14 @@ def _range_or_choices(name: str, value: Any) -> Any:
     return value
 
 
-def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
+def check_objective(text: str) -> None:
+    """Raise if the file of an objective does not exist. Nothing is imported."""
+    path = Path(text.rpartition(":")[0])
+    if path.suffix == ".py" and not path.is_file():
         raise InputError(f"there is no file {path} (the current folder is {Path.cwd()}).")
+
+
+def _load_file(path: Path) -> ModuleType:
     name = path.stem
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

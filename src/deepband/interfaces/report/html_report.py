@@ -94,7 +94,7 @@ def _contents(study: Study) -> dict[str, Any]:
         "failed": failures.total,
         "failures": [_failure(study, each) for each in failures[:MOST_FAILURES]],
         "other_failures": max(0, len(failures) - MOST_FAILURES),
-        "images": [(kind, _caption(kind), _image(study, kind)) for kind in KINDS],
+        "images": [(kind, _caption(kind, state.value_name), _image(study, kind)) for kind in KINDS],
     }
 
 
@@ -138,8 +138,15 @@ def _failure(study: Study, group: FailureGroup) -> dict[str, Any]:
     }
 
 
-def _caption(kind: str) -> str:
-    return (getattr(Plots, kind).__doc__ or "").split("\n\n")[0].replace("\n       ", "")
+def _caption(kind: str, value_name: str) -> str:
+    """The first sentence of a plot's docstring, in which a value that is maximised is no loss."""
+    text = (getattr(Plots, kind).__doc__ or "").split("\n\n")[0].replace("\n       ", "")
+    if value_name == "loss":
+        return text
+    for word in ("losses", "loss"):
+        many = value_name + "s" * word.endswith("es")
+        text = text.replace(word, many).replace(word.capitalize(), many.capitalize())
+    return text
 
 
 def _image(study: Study, kind: str) -> str | None:
