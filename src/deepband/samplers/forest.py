@@ -47,14 +47,18 @@ INACTIVE = -1.0
 
 
 def propose(
-    space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
+    space: Space,
+    observations: Sequence[Evaluation],
+    pending: Sequence[Config],
+    indices: Sequence[int],
+    random: RandomState,
 ) -> list[Config | None]:
     points = Points(space)
     ranked = [each for each in pool(observations) if is_finite(each)]
     wanted = [place for place, index in enumerate(indices) if not is_random(index)]
     proposed: list[Config | None] = [None] * len(indices)
     if ranked and wanted:
-        found = _best(points, observations, ranked, len(wanted), random)
+        found = _best(points, observations, ranked, pending, len(wanted), random)
         for place, config in zip(wanted, found, strict=True):
             proposed[place] = config
     return proposed
@@ -64,10 +68,11 @@ def _best(
     points: Points,
     observations: Sequence[Evaluation],
     ranked: Sequence[Evaluation],
+    pending: Sequence[Config],
     count: int,
     random: RandomState,
 ) -> list[Config | None]:
-    """`count` configs, each the best of its own candidates."""
+    """`count` configs, each the best of its own candidates, and none of them known or pending."""
     forest = ExtraTreesRegressor(
         TREES, min_samples_split=3, bootstrap=True, random_state=int(random.randint(2**31))
     )
@@ -83,7 +88,9 @@ def _best(
     legal = points.of([config or ranked[0].config for config in configs])
     gain = _improvement(forest, _features(legal, ranked[0].rung))
     gain[[config is None for config in configs]] = -np.inf
-    chosen = _new(gain.reshape(count, -1), _keys(legal), set(_keys(known)))
+    chosen = _new(
+        gain.reshape(count, -1), _keys(legal), {*_keys(known), *_keys(points.of(pending))}
+    )
     return [None if number is None else configs[number] for number in chosen]
 
 

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from numpy.random import RandomState
 
     Propose: TypeAlias = Callable[
-        [Space, Sequence[Evaluation], Sequence[int], RandomState], list[Config | None]
+        [Space, Sequence[Evaluation], Sequence[Config], Sequence[int], RandomState],
+        list[Config | None],
     ]
-    """Proposes configs for indices from observations; None stands for a random config."""
+    """Proposes configs for indices from observations and pending configs; None stands for a random
+    config."""
 
 NEEDS = {"tpe": ("optuna", "Optuna"), "forest": ("sklearn", "scikit-learn")}
 """The optional package that a sampler imports, and its name in prose."""
@@ -51,17 +53,17 @@ class ModelBased:
         bracket: int,
         indices: Sequence[int],
         seed: int,
+        pending: Sequence[Config] = (),
     ) -> list[Config]:
         import numpy as np
 
         if self._propose is None:  # imported late, because the module loads large libraries
             check_installed(self.name)
             self._propose = import_module(f"deepband.samplers.{self.name}").propose
-        # The first index, because a deepening may cut a group in two. Three numbers, because
-        # `uniform` uses keys of two.
+        # Three numbers, because `uniform` uses keys of two.
         entropy = np.random.SeedSequence(seed, spawn_key=(bracket, indices[0], 1))
         random = np.random.RandomState(np.random.PCG64(entropy))
-        proposed = self._propose(space, observations, indices, random)
+        proposed = self._propose(space, observations, pending, indices, random)
         uniform = self._uniform.draw(space, (), bracket, indices, seed) if None in proposed else ()
         fallback = dict(zip(indices, uniform, strict=False))
         return [

@@ -26,6 +26,7 @@ from deepband.core.facts import (
     JobFinished,
     JobKey,
     JobReleased,
+    JobsReopened,
     JobsStarted,
     ObjectiveNamed,
     Outcome,
@@ -39,6 +40,7 @@ from deepband.core.schedule import Schedule
 from deepband.core.shared_results import SharedResults
 from deepband.core.state import State
 from deepband.core.strategies import StrategyName
+from deepband.core.virtual_schedule import VirtualSchedule, is_disruptive
 from deepband.errors import (
     ClosedError,
     GoneError,
@@ -69,7 +71,7 @@ Found = TypeVar("Found")
 FREE = {
     "name",
     "maximize",
-    "group",
+    "parallel",
     "persistent",
     "files",
     "checkpoints",
@@ -105,6 +107,7 @@ class Session:
         self._unsaved: tuple[Fact, ...] = ()
         """Facts recorded after the study's file was lost: in the state, and nowhere else."""
         self._shared = SharedResults() if state.created.reuse_identical else None
+        self._simulated: VirtualSchedule | None = None
         self._method_lock = MethodLock()
         self.confirming = MethodLock()
         """Held by the thread that runs repetitions."""
@@ -129,10 +132,10 @@ class Session:
         return self.source.space(self.state)
 
     @property
-    def group(self) -> int | None:
-        """How many configs of a bracket a sampler that learns samples together. None if it does not
-        learn: then any config can be sampled at any time."""
-        return self.state.created.chunk if self.learns else None
+    def parallel(self) -> int | None:
+        """How many jobs at a time a sampler that learns can supply with configs. None if it does
+        not learn: then any config can be sampled at any time."""
+        return self.state.created.parallel if self.learns else None
 
     @property
     def persistent(self) -> bool:
@@ -258,7 +261,7 @@ class Session:
         """The next job that can start, marked as running; None if there is none."""
         self._lock()
         if self._shared is None:
-            key = hyperband.next_job(self.state, self.group)
+            key = hyperband.next_job(self.state, self._virtual)
         else:
             key = next(self._startable(), None)
         return None if key is None else self._hand_out([key])[0]
@@ -277,14 +280,32 @@ class Session:
     def _startable(self) -> Iterator[JobKey]:
         """The jobs that can start, in order. If equal configs share results, those that wait for
         one cannot; to know them, their configs are sampled first."""
-        keys = hyperband.ready_jobs(self.state, self.group)
+        keys = hyperband.ready_jobs(self.state, self._virtual)
         if self._shared is None:
             return keys
-        while drawn := list(self.source.missing(self.state, self._unsampled())):
-            self._record(drawn)
+        while keys_without_config := self._unsampled():
+            self._create_configs(keys_without_config)
         shared, state = self._shared, self.state
-        keys = hyperband.ready_jobs(state, self.group)
+        keys = hyperband.ready_jobs(state, self._virtual)
         return (key for key in keys if not shared.waits(state, *key[:2]))
+
+    def _create_configs(self, keys: Sequence[JobKey]) -> None:
+        """Sample the configs of jobs that have none. Each sample is recorded before the next one,
+        which may depend on it."""
+        for drawn in self.source.missing(self.state, keys, self._virtual):
+            self._record([drawn])
+
+    @property
+    def _virtual(self) -> VirtualSchedule | None:
+        """The simulation that says when configs are sampled, if the sampler learns."""
+        if not self.learns:
+            return None
+        simulated = self._simulated
+        if simulated is None or simulated.run != self.state.run.number:
+            simulated = self._simulated = VirtualSchedule(self.state)
+        else:
+            simulated.advance(self.state)
+        return simulated
 
     def _unsampled(self) -> list[JobKey]:
         """The jobs that can start as soon as their configs are sampled."""
@@ -292,7 +313,7 @@ class Session:
         fronts = enumerate(self.state.progress)
         if not any(front.waiting and front.waiting[0] >= sampled[of] for of, front in fronts):
             return []
-        keys = hyperband.ready_jobs(self.state, self.group)
+        keys = hyperband.ready_jobs(self.state, self._virtual)
         return [key for key in keys if key[1] >= sampled[key[0]]]
 
     def resumable(self, job: Job) -> list[int]:
@@ -312,8 +333,8 @@ class Session:
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
         """Those of these jobs that can start, marked as running."""
         self._lock()
-        state, group = self.state, self.group
-        wanted = [key for key in keys if hyperband.is_ready(state, *key, group)]
+        state, virtual = self.state, self._virtual
+        wanted = [key for key in keys if hyperband.is_ready(state, *key, virtual)]
         return self._hand_out(wanted) if wanted else []
 
     def release(self, job: Job) -> None:
@@ -322,6 +343,15 @@ class Session:
         key = self._check_open(job)
         if hyperband.is_running(self.state, *key):
             self._record([JobReleased(key)])
+
+    def reopen_failed(self) -> int:
+        """Make failed evaluations available again, if nothing depends on them yet. Returns how
+        many."""
+        self._lock()
+        failed = tuple(hyperband.failed_jobs(self.state, self._virtual))
+        if failed:
+            self._record([JobsReopened(failed)])
+        return len(failed)
 
     def expects(self, job: Job) -> bool:
         """Whether this is an open job of the study, with the config that the study gave it."""
@@ -389,6 +419,8 @@ class Session:
             raise
 
     def _store(self, facts: Sequence[Fact]) -> None:
+        if self._simulated is not None and any(map(is_disruptive, facts)):
+            self._simulated = None
         try:
             self.storage.append([*self._unsaved, *facts] if self._unsaved else facts)
         except GoneError:
@@ -467,15 +499,17 @@ class Session:
         running = hyperband.running_jobs(self.state)
         self.state = state = state_of(self.storage)
         self._shared = SharedResults() if state.created.reuse_identical else None
-        group = self.group
-        still = tuple(key for key in running if hyperband.is_ready(state, *key, group))
+        self._simulated, virtual = None, self._virtual
+        still = tuple(key for key in running if hyperband.is_ready(state, *key, virtual))
         state.apply([JobsStarted(still)])
         if self._observers:
             self._observers.tell(history(state))
 
     def _hand_out(self, keys: Sequence[JobKey]) -> list[Job]:
         state = self.state
-        self._record([*self.source.missing(state, keys), JobsStarted(tuple(keys))])
+        if self.learns:
+            self._create_configs(keys)
+        self._record([*self.source.missing(state, keys, self._virtual), JobsStarted(tuple(keys))])
         budgets, study = state.run.budgets, state.created.study
         if max(keys)[0] >= len(budgets):  # ahead, in the next run's new bracket
             budgets = state.coming.job_budgets(state.created.integer_budgets)

@@ -41,6 +41,7 @@ class Settings(TypedDict):
     width: int | None
     brackets: int | None
     reuse_identical: bool | None
+    parallel: int | None
 
 
 def open_study(
@@ -57,6 +58,7 @@ def open_study(
     width: int | None = None,
     brackets: int | None = None,
     reuse_identical: bool | None = None,
+    parallel: int | None = None,
     keep: str = "newest",
 ) -> Study:
     """Create a study, or open an existing one.
@@ -85,6 +87,11 @@ def open_study(
     `sampler` is the source of configs: "uniform", a sampler that learns from evaluations ("tpe",
     "forest", "de", "prior"), or your own.
 
+    `parallel` (default 1) is the number of workers that you plan to use with a sampler that learns.
+    It decides which results each sample may use, as if that many workers had taken as long as the
+    budgets say. The study then is the same for any number of workers, but more than `parallel` of
+    them are of little use: they wait for results. Other samplers ignore it.
+
     `keep` selects the checkpoints to keep: "newest" of each config, "all", "none", or "top:20".
 
     >>> study = open_study(space={"lr": (1e-4, 1e-1, "log")}, max_budget=9)
@@ -105,6 +112,7 @@ def open_study(
         width=width,
         brackets=brackets,
         reuse_identical=reuse_identical,
+        parallel=parallel,
     )
     kept = read_keep(keep)
     opened = _storage(storage)
@@ -178,6 +186,7 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Schedule, Spac
         chunk=chunk,
         whole_costs=whole,
         reuse_identical=_switch("reuse_identical", given["reuse_identical"]),
+        parallel=1 if given["parallel"] is None else check_count("parallel", given["parallel"]),
     )
     return created, schedule, space, sampler
 
@@ -191,6 +200,7 @@ def check_same(state: State, given: Settings) -> tuple[Space | None, Sampler]:
     _compare("maximize", created.maximize, given["maximize"])
     _compare("integer_budgets", created.integer_budgets, given["integer_budgets"])
     _compare("reuse_identical", created.reuse_identical, given["reuse_identical"])
+    _compare("parallel", created.parallel, given["parallel"])
     if given["seed"] is not None:
         _compare("seed", created.seed, _seed(given["seed"]))
     for name, kept, budget in (

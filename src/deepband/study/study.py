@@ -25,7 +25,7 @@ from deepband.core.extension import (
     read_target,
     wider,
 )
-from deepband.core.facts import ConfigsDrawn, JobKey, JobsReopened
+from deepband.core.facts import ConfigsDrawn, JobKey
 from deepband.core.records import Evaluation, Job, with_checkpoint
 from deepband.core.results import read_result, read_results
 from deepband.core.schedule import Budget, as_number, check_count
@@ -387,16 +387,13 @@ class Study:
 
     def retry_failed(self) -> int:
         """Make failed evaluations available again, on rungs that are not decided yet. Returns how
-        many; failures that have already decided a promotion stay.
+        many; failures that have already decided a promotion stay, and so do those that a sampler has
+        learned from.
 
         >>> study.retry_failed()
         0
         """
-        self.session.lock()
-        failed = tuple(hyperband.failed_jobs(self.session.state))
-        if failed:
-            self.session.record([JobsReopened(failed)])
-        return len(failed)
+        return self.session.reopen_failed()
 
     def enqueue(self, config: Mapping[str, Any], bracket: int = 0) -> tuple[int, int]:
         """Add a configuration to the search.
