@@ -42,7 +42,7 @@ class FailureGroup:
     configs: tuple[Config, ...]
     """The config of each."""
     traceback: str | None
-    """That of the first one; None for errors without one, such as a NaN or a dead worker."""
+    """That of the first failure; None for errors without one, such as a NaN or a dead worker."""
 
     @property
     def title(self) -> str:

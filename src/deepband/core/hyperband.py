@@ -129,3 +129,8 @@ def failed_jobs(state: State, virtual: VirtualSchedule | None = None) -> Iterato
 def is_done(state: State) -> bool:
     """Whether every job of the current run has a result."""
     return not any(progress.waiting or progress.running for progress in state.progress)
+
+
+def is_decided(state: State, bracket: int, rung: int) -> bool:
+    """Whether the current run has decided which configs of a cell are promoted."""
+    return bracket < len(state.progress) and state.progress[bracket].rung > rung

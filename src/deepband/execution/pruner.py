@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from deepband.core.facts import JobKey
+from deepband.core.hyperband import is_decided
 from deepband.core.records import Job
 from deepband.core.state import State
 from deepband.storage.checkpoints import Checkpoints
@@ -42,7 +43,7 @@ class Pruner:
         with suppress(OSError):
             if self.keep.configs is None:
                 self._discard_outdated(job)
-            elif self.session.done or state.is_decided(job.bracket, job.rung):
+            elif self.session.done or is_decided(state, job.bracket, job.rung):
                 self._discard(superfluous(state, self.keep, self.checkpoints.kept()))
 
     def prune_recorded(self, job: Job) -> None:

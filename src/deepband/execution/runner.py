@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 class Execution(TypedDict, total=False):
-    """Where and how jobs run: the arguments that several methods of a study share. What they mean
-    is said in `Study.optimize`."""
+    """Where and how jobs run: the arguments that several methods of a study share. `Study.optimize`
+    explains them."""
 
     workers: int | None
     executor: ExecutorSpec

@@ -48,7 +48,7 @@ def write(value: object, place: Path) -> Path:
 
 
 def read(file: Path) -> Any:
-    """The object in a file. Only for a file with the suffix .pickle this runs code from it."""
+    """The object in a file. Runs code from the file only if its suffix is .pickle."""
     return READERS[file.suffix](file)
 
 

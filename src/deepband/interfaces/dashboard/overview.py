@@ -14,7 +14,8 @@ from deepband.analysis.confirmations import (
     confirmations,
 )
 from deepband.analysis.key_figures import key_figures
-from deepband.analysis.quote import quote, quote_notes, quote_table
+from deepband.analysis.prices import quote
+from deepband.analysis.quote import quote_notes, quote_table
 from deepband.analysis.run_names import describe_step, name_of
 from deepband.analysis.text import brief, shortened
 from deepband.core import hyperband
