@@ -23,7 +23,7 @@ from deepband import Evaluation, InputError, Study
 from deepband.analysis import export
 from deepband.core.facts import Config
 from deepband.core.strategies import STRATEGIES, StrategyName
-from deepband.samplers import GROUP, SAMPLERS, Uniform
+from deepband.samplers import SAMPLERS, Uniform
 from deepband.samplers.model_based import EVERY, NEEDS
 from deepband.samplers.observations import ENOUGH
 from deepband.space.search_space import Space
@@ -31,6 +31,8 @@ from deepband.space.unit_cube import Points, reflected
 from deepband.system.installation import install_command
 from driving import finish, open_study
 
+GROUP = 8
+"""How many configs are drawn together."""
 NAMES = [name for name in SAMPLERS if name != "uniform"]
 
 
@@ -196,7 +198,7 @@ class TestEverySamplerThatLearns:
 
     @pytest.mark.parametrize("slots", [2, 7])
     def test_an_adversary_changes_nothing(self, name: str, slots: int) -> None:
-        calm, wild = (open_study(sampler=name) for _ in range(2))
+        calm, wild = (open_study(sampler=name, parallel=4) for _ in range(2))
         run_with(Adversary(random.Random(0), 1, 0.0), calm, 0)
         run_with(Adversary(random.Random(slots), slots, 0.3), wild, 10**6)
         assert canonical(wild) == canonical(calm)
@@ -205,10 +207,10 @@ class TestEverySamplerThatLearns:
         def train(config: dict[str, Any], budget: float) -> float:
             return float(config["x"]) / budget
 
-        alone = open_study(sampler=name)
+        alone = open_study(sampler=name, parallel=2)
         alone.optimize(train)
         path = tmp_path / "a.study"
-        with open_study(storage=path, sampler=name) as study:
+        with open_study(storage=path, sampler=name, parallel=2) as study:
             study.optimize(train, workers=2, max_cost=20)
             assert not study.done
         with deepband.open_study(path) as study:

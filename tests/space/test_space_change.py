@@ -136,7 +136,9 @@ def test_samplers_that_learn_use_the_configs_that_fit(sampler: SamplerName) -> N
     study.widen(space=WIDER)
     finish(study, noisy(0))
     assert all(study.session.space.has(config) for config in sampled(study, 1))
-    seen = study.session.source._observations(study.session.state, 2, 0)
+    session, virtual = study.session, study.session.virtual
+    assert virtual is not None
+    seen = session.source._observations(session.state, virtual, len(virtual.ended))
     assert 0 < len(seen) < len(study.evaluations)
     assert all(study.session.space.has(each.config) for each in seen)
 

@@ -92,8 +92,9 @@ class ConfigSource:
         observations: Sequence[Evaluation] = (),
         pending: Sequence[Config] = (),
     ) -> ConfigsDrawn:
-        space, seed = self.space(state), self.created.seed
-        drawn = self.sampler.draw(space, observations, bracket, indices, seed, pending)
+        given = self.space(state), observations, bracket, indices, self.created.seed
+        learns = self.sampler.learns
+        drawn = self.sampler.draw(*given, pending) if learns else self.sampler.draw(*given)
         configs = tuple(drawn) if isinstance(drawn, Iterable) else ()
         if len(configs) != len(indices) or not all(isinstance(each, dict) for each in configs):
             raise DeepbandError(
