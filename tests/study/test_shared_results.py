@@ -4,8 +4,6 @@ which jobs finish, and nothing else of the study changes."""
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from itertools import groupby
@@ -23,6 +21,7 @@ from deepband.analysis.export import canonical
 from deepband.core.facts import is_shared
 from deepband.core.shared_results import identity
 from driving import finish, wait_until
+from preloaded import Process
 
 SMALL = {"kind": ["a", "b", "c"], "size": (1, 2)}
 """Six configs."""
@@ -279,14 +278,14 @@ def test_a_killed_driver_comes_to_the_same(tmp_path: Path) -> None:
     place, ledger = tmp_path / "a.study", tmp_path / "ledger"
     hold = tmp_path / "ledger.hold"
     hold.touch()
-    command = [sys.executable, "-c", DRIVER, str(place), str(ledger)]
-    with subprocess.Popen(command, start_new_session=True) as driver:
+    command = ["-c", DRIVER, place, ledger]
+    with Process(command, start_new_session=True) as driver:
         wait_until(lambda: ledger.exists() and len(ledger.read_text().split()) > 20)
         driver.kill()
     hold.unlink()
-    subprocess.run(command, check=True)
+    assert Process(command).wait() == 0
     other = tmp_path / "b.study"
-    subprocess.run([*command[:3], str(other), str(tmp_path / "undisturbed")], check=True)
+    assert Process(["-c", DRIVER, other, tmp_path / "undisturbed"]).wait() == 0
     with deepband.open_study(place) as study, deepband.open_study(other) as undisturbed:
         assert exports(study) == exports(undisturbed)
         assert len(ledger.read_text().split()) <= 2 + sum(run.evaluations for run in study.runs)

@@ -16,11 +16,6 @@ from deepband.core.state import State
 from deepband.core.virtual_schedule import VirtualSchedule
 
 
-def next_job(state: State, virtual: VirtualSchedule | None = None) -> JobKey | None:
-    """The first job that can be handed out now, or None."""
-    return next(ready_jobs(state, virtual), None)
-
-
 def ready_jobs(state: State, virtual: VirtualSchedule | None = None) -> Iterator[JobKey]:
     """All jobs that can be handed out now, in order: with a sampler that learns, first those that
     have started on the virtual clock."""

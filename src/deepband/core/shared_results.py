@@ -131,8 +131,8 @@ class SharedResults:
 
 
 def _earlier(state: State) -> Iterator[tuple[tuple[int, Hashable], JobFinished]]:
-    """The results of earlier runs by rung and identity. For equal configs, the one to share is last,
-    so that it stays in a dict."""
+    """The results of earlier runs by rung and identity. Among those of equal configs, the one to
+    share comes last, so that it stays in a dict."""
     for (bracket, rung), indices in sorted(state.run.before.items(), reverse=True):
         for index in sorted(indices, reverse=True):
             result = state.results[bracket, rung][index]

@@ -52,18 +52,9 @@ class FactLog:
             simulated.advance(self.state)
         return simulated
 
-    def lock(self) -> None:
-        """Become the only process that writes to the study, or raise LockedError. Every method that
-        writes does this first; the lock is held until `close`."""
-        self._lock()
-
     def check_unlocked(self) -> None:
         """Raise LockedError if another process has locked the study, which stays unlocked."""
         self.storage.check_unlocked()
-
-    def record(self, facts: Sequence[Fact]) -> None:
-        """Store facts, then apply them to the state. The caller has called `lock`."""
-        self._record(facts)
 
     def observe(self, observer: Observer) -> None:
         """Send an observer all facts so far and, until the study is closed, all new ones."""
@@ -79,6 +70,8 @@ class FactLog:
         self.storage.close()
 
     def _lock(self) -> None:
+        """Become the only process that writes to the study, or raise LockedError. Every method that
+        writes does this first; the lock is held until `close`."""
         if self._closed:
             raise ClosedError
         if self._observers:
@@ -107,6 +100,7 @@ class FactLog:
             self._observers.tell(history(state))
 
     def _record(self, facts: Sequence[Fact]) -> None:
+        """Store facts, then apply them to the state. The caller has called `lock`."""
         if self._shared is None:
             self._store(facts)
         else:
@@ -148,3 +142,5 @@ class FactLog:
             storage.close()
         if self._observers and unsaved:
             self._observers.tell(unsaved)
+
+    lock, record = _lock, _record  # the same for callers that do not hold the method lock

@@ -167,10 +167,7 @@ class Session(FactLog):
     def ask(self) -> Job | None:
         """The next job that can start, marked as running; None if there is none."""
         self._lock()
-        if self._shared is None:
-            key = hyperband.next_job(self.state, self.virtual)
-        else:
-            key = next(self._startable(), None)
+        key = next(self._startable(), None)
         return None if key is None else self._hand_out([key])[0]
 
     def ask_all(self) -> list[Job]:
@@ -194,9 +191,8 @@ class Session(FactLog):
     def _startable(self) -> Iterator[JobKey]:
         """The jobs that can start, in order. If equal configs share results, those that wait for
         one cannot; to know them, their configs are sampled first."""
-        keys = hyperband.ready_jobs(self.state, self.virtual)
         if self._shared is None:
-            return keys
+            return hyperband.ready_jobs(self.state, self.virtual)
         while unsampled := self._unsampled():
             self._create_configs(unsampled)
         shared, state = self._shared, self.state
@@ -296,16 +292,18 @@ class Session(FactLog):
         one."""
         return self.persistent or "files" in vars(self)
 
+    @property
+    def inheritance(self) -> Inherited | None:
+        """The checkpoints that a copy of this study can read."""
+        readable, results = self._readable, self.state.all_results()
+        keys = ((each.bracket, each.index, each.rung) for each in results if each.loss is not None)
+        return Inherited(readable, frozenset(keys)) if readable and readable.exist else None
+
     def copy(self, sampler: Sampler | None) -> Session:
         """A copy in memory, which can read the checkpoints of this study."""
-        readable, state = self._readable, self.state.copy()
-        inherited = None
-        if readable and readable.exist:
-            results = (each for each in state.all_results() if each.loss is not None)
-            keys = frozenset((each.bracket, each.index, each.rung) for each in results)
-            inherited = Inherited(readable, keys)
+        state = self.state.copy()
         storage, source = MemoryStorage(history(state)), self.source.copy(state, sampler)
-        return Session(storage, state, source, self.keep, inherited)
+        return Session(storage, state, source, self.keep, self.inheritance)
 
     def save_as(self, path: str | os.PathLike[str]) -> None:
         """Write the study to a new file, with its checkpoints, and continue there."""
