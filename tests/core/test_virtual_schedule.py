@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,15 @@ from hypothesis import strategies as st
 import deepband
 from adversary import Adversary, run_with
 from cases import Case, cases, play
-from deepband import Evaluation, InputError, Job, JobError, ObjectiveError, Study
+from deepband import (
+    Evaluation,
+    IdleWorkersWarning,
+    InputError,
+    Job,
+    JobError,
+    ObjectiveError,
+    Study,
+)
 from deepband.analysis import export
 from deepband.core.facts import Config, JobKey
 from deepband.core.runs import Run
@@ -337,6 +346,17 @@ def test_failures_that_a_draw_has_used_are_not_tried_again() -> None:
     study.tell_all([(job, ValueError("x") if job.index == 9 else 1.0) for job in later])
     assert study.retry_failed() == 1
     assert [job.index for job in study.ask_all()] == [9]
+
+
+def test_more_workers_than_declared_are_warned_of() -> None:
+    def train(config: dict[str, Any], budget: float) -> float:
+        return float(config["x"]) / budget
+
+    study = open_study(sampler="prior", parallel=2)
+    with pytest.warns(IdleWorkersWarning, match="samples for 2 of 3 workers at a time") as seen:
+        study.optimize(train, executor=ThreadPoolExecutor(3), workers=3)
+    assert seen[0].filename == __file__
+    open_study(sampler="prior", parallel=3).optimize(train, executor=ThreadPoolExecutor(3))
 
 
 def test_no_work_ahead() -> None:

@@ -4,8 +4,8 @@ Format 1 has neither origins nor commit numbers, and format 2 has no checksums; 
 have no origins. Format 3 has no width, number of brackets or change of the space in a run, and
 format 4 has neither confirmations nor shared results, and no declared parallelism: samplers that
 learn sampled groups of eight, to which eight virtual workers come closest. Older files are read as
-they are and upgraded by the first write. Newer files are refused, because their facts may mean something that this
-version does not know, such as a new kind of run.
+they are and upgraded by the first write. Newer files are refused, because their facts may mean
+something that this version does not know, such as a new kind of run.
 """
 
 from __future__ import annotations
