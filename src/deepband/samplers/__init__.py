@@ -13,7 +13,7 @@ from deepband.samplers.uniform import CHUNK, Uniform
 
 __all__ = ["GROUP", "SAMPLERS", "Sampler", "SamplerName", "Uniform", "make_sampler"]
 
-SamplerName: TypeAlias = Literal["uniform", "tpe", "forest", "de", "prior"]
+SamplerName: TypeAlias = Literal["uniform", "tpe", "forest", "gp", "de", "prior"]
 """The samplers that come with deepband."""
 GROUP = 8
 """How many configs a sampler that learns samples together."""
@@ -22,6 +22,7 @@ SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": Uniform,
     "tpe": partial(ModelBased, "tpe"),
     "forest": partial(ModelBased, "forest"),
+    "gp": partial(ModelBased, "gp"),
     "de": partial(ModelBased, "de"),
     "prior": partial(ModelBased, "prior"),
 }

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from deepband.core.records import Evaluation
+from deepband.space.unit_cube import Floats
 
 ENOUGH = 7
 """How many configs with finite losses a sampler needs before it makes proposals."""
+FLOOR = 0.01
+WORST = 10.0
+"""Losses between these two, in units of the median distance to the best, are distinguished."""
 
 
 def is_finite(evaluation: Evaluation) -> bool:
@@ -44,3 +50,13 @@ def _informative(observations: Iterable[Evaluation]) -> list[list[Evaluation]]:
         found[each.rung].append(each)
     lowest = max(1, math.ceil(max(found, default=0) / 2))
     return [found[rung] for rung in sorted(found, reverse=True) if rung >= lowest]
+
+
+def targets(observations: Sequence[Evaluation]) -> Floats:
+    """What the forest learns to predict for these observations."""
+    finite = np.array([each.loss for each in observations if is_finite(each)], dtype=np.longdouble)
+    best, median = finite.min(), np.median(finite)
+    unit = (median - best) or (finite.max() - best) or np.longdouble(1)
+    losses = [each.loss if is_finite(each) else np.inf for each in observations]
+    distance = (np.array(losses, dtype=np.longdouble) - best) / unit
+    return np.asarray(np.log(FLOOR + np.minimum(distance, WORST)), dtype=np.float64)

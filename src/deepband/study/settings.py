@@ -83,7 +83,7 @@ def open_study(
     separately.
 
     `sampler` is the source of configs: "uniform", a sampler that learns from evaluations ("tpe",
-    "forest", "de", "prior"), or your own.
+    "forest", "gp", "de", "prior"), or your own.
 
     `keep` selects the checkpoints to keep: "newest" of each config, "all", "none", or "top:20".
 
