@@ -290,7 +290,7 @@ def test_inputs_have_choices_in_one_hot_encoding_and_no_constants() -> None:
     assert len(first) == 4
     assert np.linalg.norm(first - second) == pytest.approx(1.0)
     (inactive,) = inputs.of(np.full((1, 3), np.nan))
-    assert inactive.tolist() == [0.5, 0.0, 0.0, 0.0]
+    assert inactive.tolist() == [0.0, 0.0, 0.0, 0.0]
 
 
 def test_expected_improvement() -> None:

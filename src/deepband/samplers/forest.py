@@ -40,6 +40,8 @@ WIDTH = 0.2
 """The standard deviation of the step to a neighbour, as a share of the range."""
 CHANCE = 0.5
 """The probability that a neighbour differs in a parameter."""
+FLOOR = 0.01
+"""Losses that are closer to the best, in units of the median distance to it, are equally good."""
 INACTIVE = -1.0
 
 
@@ -71,7 +73,7 @@ def _best(
     used = training_set(observations)
     known = points.of([each.config for each in used])
     rungs = np.array([each.rung for each in used], dtype=np.float64)
-    forest.fit(_features(known, rungs), targets(used))
+    forest.fit(_features(known, rungs), targets(used, FLOOR))
     parents = points.of([each.config for each in ranked[:PARENTS]])
     candidates = np.concatenate(
         [_candidates(points, points.filled(parents, random), random) for _ in range(count)]

@@ -6,7 +6,7 @@ The covariance of two observations is
 
 M is the Matérn 5/2 kernel with one length scale per dimension, the second factor says how much
 rungs have in common, and o allows for an offset of each rung. The parameters maximise the posterior
-density under weak log-normal priors. L-BFGS-B finds them with analytic gradients, each of which
+density under log-normal priors. L-BFGS-B finds them with analytic gradients, each of which
 takes O(n³ + n² d) for n observations in d dimensions.
 """
 
@@ -25,9 +25,9 @@ from deepband.space.unit_cube import Floats
 SIGNAL, OFFSET, NOISE, REACH = range(-4, 0)
 """Where the logarithms of s, o, n and t are in a vector of parameters, behind those of the length
 scales."""
-PRIORS = {SIGNAL: (0.0, 1.0), OFFSET: (0.0, 1.0), NOISE: (-6.0, 1.5), REACH: (1.0, 1.0)}
+PRIORS = {SIGNAL: (0.0, 1.0), OFFSET: (-2.0, 1.0), NOISE: (-4.0, 1.0), REACH: (1.0, 1.0)}
 """The mean and the standard deviation of the prior of each."""
-SCALE = -0.7, 1.0
+SCALE = -0.9, 0.4
 """The same for length scales, in units of the square root of the number of dimensions."""
 BOUND = 6.0
 """How many standard deviations a parameter may be away from the mean of its prior."""

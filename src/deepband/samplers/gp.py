@@ -29,6 +29,9 @@ from deepband.space.unit_cube import Floats, Points
 
 EVERY = 5
 """One of this many configs is random."""
+CAUTION = 2.0
+"""Standard deviations are multiplied by this. The process takes its fitted parameters for certain,
+and results on high rungs are those of promoted configs, so its predictions are too confident."""
 MOST = 200
 """How many observations the process is conditioned on at most."""
 MOST_FITTED = 100
@@ -60,7 +63,7 @@ def propose(
     if wanted and not points.is_constant.all() and is_ready(observations):
         # Sums of floats depend on how many threads share them.
         with _libraries().limit(limits=1):
-            found = _best(Search(points, observations, random), observations, len(wanted))
+            found = _best(points, observations, len(wanted), random)
             for place, config in zip(wanted, found, strict=True):
                 proposed[place] = config
     return proposed
@@ -86,35 +89,40 @@ def _libraries() -> ThreadpoolController:
 
 
 def _best(
-    search: Search, observations: Sequence[Evaluation], count: int
+    points: Points, observations: Sequence[Evaluation], count: int, random: RandomState
 ) -> Iterator[Config | None]:
     """`count` configs, each the best of its own candidates; None if all have been tried."""
-    inputs = search.inputs
+    inputs = Inputs(points)
+    used = training_set(observations, MOST)
     oldest = training_set(milestone(observations), MOST_FITTED)
-    parameters = fitted(training_data(inputs, oldest))
-    model = Regression(training_data(inputs, training_set(observations, MOST)), parameters)
+    model = Regression(training_data(inputs, used), fitted(training_data(inputs, oldest)))
+    search = Search(inputs, observations, used, random)
     for _ in range(count):
         place = search.best(model)
         if place is None:
             yield None
             continue
         model = model.with_one(inputs.of(place[None, :])[0], search.rung)
-        yield search.points.configs(place[None, :])[0]
+        yield points.configs(place[None, :])[0]
 
 
 class Search:
     """A search for the point with the largest expected improvement on the highest rung."""
 
     def __init__(
-        self, points: Points, observations: Sequence[Evaluation], random: RandomState
+        self,
+        inputs: Inputs,
+        observations: Sequence[Evaluation],
+        used: Sequence[Evaluation],
+        random: RandomState,
     ) -> None:
-        self.points = points
-        self.inputs = Inputs(points)
+        """`used` are the observations that the process is conditioned on."""
+        self.inputs = inputs
+        self.points = inputs.points
         self.random = random
         self.rung = max(each.rung for each in observations if is_finite(each))
-        configs = {(each.bracket, each.index): each.config for each in observations}
-        self._known = points.of(list(configs.values()))
-        self._taken = set(_keys(self._known))
+        self._known = _places(self.points, used)
+        self._taken = set(_keys(_places(self.points, observations)))
 
     def best(self, model: Regression) -> Floats | None:
         """The best point that has not been tried, or None if there is none. It then counts as
@@ -146,7 +154,7 @@ class Search:
         places, legal = self.points.settled(candidates)
         places = places[legal]
         mean, spread = model.predict(self.inputs.of(places), self.rung)
-        return places, improvement(mean, spread, least)
+        return places, improvement(mean, CAUTION * spread, least)
 
     def _new(self, places: Floats) -> Floats | None:
         """The first of these points that has not been tried."""
@@ -167,6 +175,12 @@ def improvement(mean: Floats, spread: Floats, least: float) -> Floats:
 
 def _descending(gain: Floats) -> NDArray[np.intp]:
     return np.argsort(-gain, kind="stable")
+
+
+def _places(points: Points, observations: Sequence[Evaluation]) -> Floats:
+    """The points of the configs that were observed, each once."""
+    configs = {(each.bracket, each.index): each.config for each in observations}
+    return points.of(list(configs.values()))
 
 
 def _keys(places: Floats) -> Iterator[bytes]:

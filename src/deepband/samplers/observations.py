@@ -13,9 +13,8 @@ from deepband.space.unit_cube import Floats
 
 ENOUGH = 7
 """How many configs with finite losses a sampler needs before it makes proposals."""
-FLOOR = 0.01
 WORST = 10.0
-"""Losses between these two, in units of the median distance to the best, are distinguished."""
+"""Losses farther from the best, in units of the median distance to it, are equally bad."""
 
 
 def is_finite(evaluation: Evaluation) -> bool:
@@ -52,11 +51,16 @@ def _informative(observations: Iterable[Evaluation]) -> list[list[Evaluation]]:
     return [found[rung] for rung in sorted(found, reverse=True) if rung >= lowest]
 
 
-def targets(observations: Sequence[Evaluation]) -> Floats:
-    """What the forest learns to predict for these observations."""
+def targets(observations: Sequence[Evaluation], floor: float) -> Floats:
+    """What a model learns to predict for these observations: the logarithm of a loss's distance to
+    the best one, in units of the median distance. `floor` is added to the distance: differences
+    among losses that are closer to the best count little.
+
+    Thus differences among good losses count, and a single bad one does no harm. At least one loss
+    must be finite."""
     finite = np.array([each.loss for each in observations if is_finite(each)], dtype=np.longdouble)
     best, median = finite.min(), np.median(finite)
     unit = (median - best) or (finite.max() - best) or np.longdouble(1)
     losses = [each.loss if is_finite(each) else np.inf for each in observations]
     distance = (np.array(losses, dtype=np.longdouble) - best) / unit
-    return np.asarray(np.log(FLOOR + np.minimum(distance, WORST)), dtype=np.float64)
+    return np.asarray(np.log(floor + np.minimum(distance, WORST)), dtype=np.float64)

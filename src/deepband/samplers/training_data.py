@@ -14,8 +14,11 @@ from deepband.space.unit_cube import Floats, Points
 
 GROWTH = 1.1
 """The parameters of the model are fitted again when there are this many times the observations."""
-INACTIVE = 0.5
-"""What stands for the value of an inactive parameter: the middle of its range."""
+FLOOR = 0.1
+"""Losses that are closer to the best, in units of the median distance to it, are equally good. With
+a smaller value, the best few losses would be outliers."""
+INACTIVE = 0.0
+"""What stands for the value of an inactive number."""
 
 
 class Inputs:
@@ -56,8 +59,8 @@ def milestone(observations: Sequence[Evaluation]) -> Sequence[Evaluation]:
 
 
 def training_data(inputs: Inputs, observations: Sequence[Evaluation]) -> Data:
-    """Observations as numbers. The targets are those of `forest`, with mean 0 and variance 1."""
+    """Observations as numbers. The targets have mean 0 and variance 1."""
     places = inputs.points.of([each.config for each in observations])
     rungs = np.array([each.rung for each in observations], dtype=np.float64)
-    raw = targets(observations)
+    raw = targets(observations, FLOOR)
     return Data(inputs.of(places), rungs, (raw - raw.mean()) / (raw.std() or 1.0))
