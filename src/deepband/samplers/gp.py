@@ -102,7 +102,7 @@ def _best(
         if place is None:
             yield None
             continue
-        model = model.with_one(inputs.of(place[None, :])[0], search.rung)
+        model = search.believed(model, place)
         yield points.configs(place[None, :])[0]
 
 
@@ -124,9 +124,15 @@ class Search:
         self._known = _places(self.points, used)
         self._taken = set(_keys(_places(self.points, observations)))
 
+    def believed(self, model: Regression, place: Floats) -> Regression:
+        """The process as if what it predicts for a point had been observed. The point is not
+        proposed again."""
+        self._known = np.vstack([self._known, place])
+        self._taken.update(_keys(place[None, :]))
+        return model.with_one(self.inputs.of(place[None, :])[0], self.rung)
+
     def best(self, model: Regression) -> Floats | None:
-        """The best point that has not been tried, or None if there is none. It then counts as
-        tried."""
+        """The best point that has not been tried, or None if there is none."""
         mean, _ = model.predict(self.inputs.of(self._known), self.rung)
         parents = self._known[np.argsort(mean, kind="stable")[:PARENTS]]
         places, gain = self._scored(model, self._candidates(parents), mean.min())
@@ -158,12 +164,9 @@ class Search:
 
     def _new(self, places: Floats) -> Floats | None:
         """The first of these points that has not been tried."""
-        for place, key in zip(places, _keys(places), strict=True):
-            if key not in self._taken:
-                self._taken.add(key)
-                self._known = np.vstack([self._known, place])
-                return np.asarray(place)
-        return None
+        keys = enumerate(_keys(places))
+        number = next((number for number, key in keys if key not in self._taken), None)
+        return None if number is None else np.asarray(places[number])
 
 
 def improvement(mean: Floats, spread: Floats, least: float) -> Floats:
