@@ -1,5 +1,5 @@
-"""Settings of the tests: how long Hypothesis looks, what the garbage collector looks at, and that
-nothing may be skipped in CI."""
+"""Settings of the tests: threads of linear algebra, how long Hypothesis looks, what the garbage
+collector looks at, and that nothing may be skipped in CI."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from surrogates import ABSENT
+
+# Two test processes with a thread per core wait for each other. OpenBLAS and OpenMP read this when
+# NumPy is imported, which happens later.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition
 
 import hostile
+import preloaded
 from deepband import Evaluation, Job, Study
 from deepband.analysis import export
 from deepband.analysis.frames import LARGEST_EXACT, LARGEST_WHOLE, column
@@ -197,6 +196,6 @@ def test_without_the_libraries_the_extra_is_named() -> None:
         "    try: make()\n"
         "    except deepband.DeepbandError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = preloaded.run(["-c", code], Path.cwd())
     for extra in ("pandas", "polars"):
         assert install_command(extra) in done.stdout

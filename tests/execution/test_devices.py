@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import deepband
 from deepband import InputError
 from deepband.execution import devices
 from deepband.execution.devices import Device, assigned, read_devices
+from preloaded import Process
 
 SPACE = {"x": (0.0, 1.0)}
 MODULE = '''
@@ -194,7 +194,7 @@ study.optimize(trained_on.alone, devices=["GPU-a"])
 def test_a_gpu_that_an_orphan_still_uses_waits_for_it(module: Workers, tmp_path: Path) -> None:
     (tmp_path / "closed").touch()
     objective = module(2).alone
-    with subprocess.Popen([sys.executable, "-c", DRIVER], cwd=tmp_path) as driver:
+    with Process(["-c", DRIVER], cwd=tmp_path) as driver:
         while not (tmp_path / "busy-GPU-a").exists():
             assert driver.poll() is None
             time.sleep(0.01)
@@ -323,9 +323,9 @@ def test_more_workers_than_the_devices_have_room_for() -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"devices": ["cpu"], "executor": "ray"}, "what each job needs as resources"),
+        ({"devices": ["cpu"], "executor": "ray"}, "what each job needs as `resources`"),
         ({"devices": ["cpu"], "per_device": 0}, "per_device is 0"),
-        ({"per_device": 2}, "give devices, too"),
+        ({"per_device": 2}, "give `devices`, too"),
         ({"devices": ["cpu"], "workers": 2}, "1 device with per_device=1 can have only 1 worker:"),
     ],
 )

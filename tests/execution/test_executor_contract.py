@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,6 +27,7 @@ from deepband.execution.objective import Task
 from deepband.execution.outbox import Outbox
 from deepband.system.interrupts import Interrupts
 from driving import wait_until
+from preloaded import Process
 
 LONG = 3600.0
 """Seconds. Longer than the time limit of a test."""
@@ -320,7 +319,7 @@ def test_a_driver_that_waits_for_the_worker_of_a_dead_one_does_not_spin(
         "study = deepband.open_study('a.study', space={'x': (0.0, 1.0)}, max_budget=1)\n"
         "study.optimize(slow, workers=2)\n"
     )
-    driver = subprocess.Popen([sys.executable, str(script)], cwd=tmp_path)
+    driver = Process([script], cwd=tmp_path)
     wait_until((tmp_path / "begun").exists)
     driver.kill()
     driver.wait()

@@ -35,6 +35,7 @@ from deepband.execution.executors.simulated import SimulatedExecutor
 from deepband.interfaces.cli import main
 from deepband.study.forecast import forecast
 from driving import wait_until
+from preloaded import Process
 
 SPACE = {"x": (0.0, 1.0)}
 
@@ -653,7 +654,7 @@ def test_a_driver_killed_with_work_ahead(tmp_path: Path) -> None:
         "    study = deepband.open_study('a.study', space={'x': (0.0, 1.0)}, max_budget=3)\n"
         "    study.optimize(slow, workers=8, ahead=True)\n"
     )
-    process = subprocess.Popen([sys.executable, str(script)], cwd=tmp_path, start_new_session=True)
+    process = Process([script], cwd=tmp_path, start_new_session=True)
     wait_until(lambda: len(list(tmp_path.glob("begun-*"))) == 8)
     process.kill()
     process.wait()

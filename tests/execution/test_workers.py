@@ -27,6 +27,7 @@ import cloudpickle
 import pytest
 
 import deepband
+import preloaded
 from deepband import Context, InputError, Job, ObjectiveError, StorageError, Study
 from deepband.analysis import export
 from deepband.core.facts import Outcome
@@ -345,9 +346,7 @@ study.optimize(train, workers=2)
 print(len(study.evaluations))
 """
     )
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False
-    )
+    done = preloaded.run([script], tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["once", "22"]
 
@@ -804,8 +803,8 @@ def test_choices_of_a_script_work_in_workers(tmp_path: Path) -> None:
         "study.optimize(lambda config, budget: config['f'](budget), workers=2)\n"
         "print(study.done, sorted({round(e.budget / e.loss) for e in study.evaluations}))\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-    assert done.stdout == "True [2, 3, 4]\n"
+    done = preloaded.run([script], tmp_path)
+    assert done.stdout == "True [2, 3, 4]\n", done.stderr
 
 
 @pytest.mark.filterwarnings("ignore::deepband.SmallSpaceWarning")

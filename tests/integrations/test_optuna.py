@@ -6,8 +6,6 @@ import itertools
 import math
 import random
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +27,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
 
 import deepband
+import preloaded
 from deepband import DeepbandError, InputError, SpaceError, StorageError, Study
 from deepband.analysis.export import canonical
 from deepband.core.strategies import StrategyName
@@ -667,7 +666,7 @@ def test_without_optuna_the_extra_is_named() -> None:
         "    try: use()\n"
         "    except deepband.DeepbandError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = preloaded.run(["-c", code], Path.cwd())
     assert done.stdout.count(install_command("optuna")) == 2
     assert issubclass(StorageError, DeepbandError)
 

@@ -73,8 +73,9 @@ FEW: dict[str, Any] = {"min_resources": 34, "max_resources": 100}
 
 
 def make(**given: Any) -> DeepbandSearchCV:
-    """A search by calls of partial_fit, small and repeatable."""
+    """A search by calls of partial_fit, small and repeatable. Its only bracket has every rung."""
     settings = {"resource": "partial_fit", "max_resources": 3, "cv": 2, "random_state": 0}
+    settings["brackets"] = 1
     estimator = given.pop("estimator", SGDClassifier(random_state=0))
     space = given.pop("param_distributions", ALPHA)
     return DeepbandSearchCV(estimator, space, **{**settings, **given})
@@ -83,8 +84,8 @@ def make(**given: Any) -> DeepbandSearchCV:
 # As scikit-learn does with its own searches, fits that fail raise here: else a search takes a
 # failure for a verdict about a candidate, and checks that want an error see none.
 SEARCHES = {
-    "samples": DeepbandSearchCV(LogisticRegression(), C, cv=2, random_state=0),
-    "regressor": DeepbandSearchCV(Ridge(), {"alpha": (0.1, 1.0)}, cv=2, random_state=0),
+    "samples": DeepbandSearchCV(LogisticRegression(), C, cv=2, random_state=0, factor=9),
+    "regressor": DeepbandSearchCV(Ridge(), {"alpha": (0.1, 1.0)}, cv=2, random_state=0, factor=9),
     "partial_fit": make(),
     "folds": DeepbandSearchCV(LogisticRegression(), C, resource="folds", cv=2, random_state=0),
 }
@@ -120,7 +121,7 @@ def test_the_checks_of_scikit_learn(estimator: Any, check: Any, reason: str | No
 
 
 RESOURCES = [
-    (LogisticRegression(), C, {"max_resources": 100}),
+    (LogisticRegression(), C, FEW),
     (
         RandomForestClassifier(random_state=0),
         {"max_depth": (1, 30)},
@@ -248,7 +249,7 @@ def test_discarding_ends_as_a_fresh_search_does() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"max_resources": 9}, {"max_resources": 9, "width": 2, "brackets": 2}]
+    "given", [{"brackets": None}, {"max_resources": 9, "width": 2, "brackets": 2}]
 )
 def test_the_plan_is_known_before_and_is_what_happens(given: Any) -> None:
     search = make(**given)
@@ -341,7 +342,7 @@ WARM = {
 }
 
 
-LIGHT = {"forest", "histograms"}
+LIGHT = {"forest"}
 
 
 def with_warm_start(estimator: Any, warm: bool = True) -> Any:
@@ -412,7 +413,7 @@ def test_networks_that_start_warm_run_only_the_missing_iterations() -> None:
 @pytest.mark.parametrize(
     ("estimator", "space", "resource"),
     [
-        (RandomForestClassifier(random_state=0), {"max_features": (0.1, 1.0)}, "max_depth"),
+        (RandomForestClassifier(5, random_state=0), {"max_features": (0.1, 1.0)}, "max_depth"),
         (SGDClassifier(random_state=0), ALPHA, "max_iter"),
         (
             OneVsRestClassifier(RandomForestClassifier(random_state=0, warm_start=True)),
@@ -466,7 +467,7 @@ def test_a_warm_start_in_a_file_with_weights_and_processes(
     found = []
     for place in (None, tmp_path / "forest.study"):
         search = DeepbandSearchCV(
-            forest, {"max_depth": (1, 9)}, n_jobs=jobs, study=place, **settings
+            forest, {"max_depth": (1, 9)}, n_jobs=jobs, study=place, brackets=1, **settings
         )
         found.append(search.fit(X, y, sample_weight=weights).deepen(X, y, sample_weight=weights))
     one, other = found
@@ -476,7 +477,7 @@ def test_a_warm_start_in_a_file_with_weights_and_processes(
 
 
 def test_models_that_are_gone_are_trained_from_the_start(tmp_path: Path) -> None:
-    search = make(study=tmp_path / "a.study").fit(X, y)
+    search = make(study=tmp_path / "a.study", brackets=None).fit(X, y)
     assert search.study_.runs[0].trained == search.study_.runs[0].cost_resumed
     for path in (tmp_path / "a.study.files").glob("models/*/*"):
         path.unlink()
@@ -553,6 +554,7 @@ def test_folds_in_a_file_with_several_metrics(jobs: int, tmp_path: Path) -> None
         "refit": "f1",
         "return_train_score": True,
         "n_jobs": jobs,
+        "brackets": 1,
     }
     stored = by_folds(study=tmp_path / "a.study", max_resources=3, **settings).fit(X, y)
     again = by_folds(study=tmp_path / "a.study", max_resources=9, **settings).fit(X, y)
@@ -618,15 +620,15 @@ def test_imported_scores_without_folds_are_evaluated_from_the_start(tmp_path: Pa
 
 @pytest.mark.parametrize("n_jobs", [pytest.param(1, marks=heavy), 2])
 def test_the_same_for_any_number_of_jobs(n_jobs: int) -> None:
-    search = make(n_jobs=n_jobs, max_resources=9).fit(X, y)
-    alone = make(max_resources=9).fit(X, y)
+    search = make(n_jobs=n_jobs, brackets=None).fit(X, y)
+    alone = make(brackets=None).fit(X, y)
     assert search.best_params_ == alone.best_params_
     for name in ("mean_test_score", "split1_test_score", "n_resources", "bracket", "iter"):
         assert (search.cv_results_[name] == alone.cv_results_[name]).all()
 
 
 def test_the_table_of_results() -> None:
-    search = make(max_resources=9, return_train_score=True).fit(X, y)
+    search = make(max_resources=9, brackets=None, return_train_score=True).fit(X, y)
     results = search.cv_results_
     assert list(results["iter"][results["bracket"] == 2]) == [0, 0, 0]
     assert set(results["iter"][results["bracket"] == 0]) == {0, 1, 2}
@@ -710,8 +712,8 @@ def test_refit_may_be_a_function_or_nothing() -> None:
 @pytest.mark.parametrize(
     ("returned", "kind", "message"),
     [
-        (-1, IndexError, "out of range: refit returned -1, but cv_results_ has 6 rows"),
-        (6, IndexError, "out of range"),
+        (-1, IndexError, "out of range: refit returned -1, but cv_results_ has 4 rows"),
+        (4, IndexError, "out of range"),
         (1.7, TypeError, "not an integer: refit returned 1.7"),
         (None, TypeError, "not an integer: refit returned None"),
         (True, TypeError, "not an integer"),
@@ -871,7 +873,7 @@ def test_an_interrupted_fit_resumes(tmp_path: Path) -> None:
     assert search.best_score_ == make().fit(X, y).best_score_
 
 
-@pytest.mark.parametrize("resource", ["partial_fit", "n_samples"])
+@pytest.mark.parametrize("resource", ["partial_fit", pytest.param("n_samples", marks=heavy)])
 def test_candidates_are_evaluated_by_several_processes(resource: str, tmp_path: Path) -> None:
     largest = {"partial_fit": 3, "n_samples": 100}[resource]
     settings = {"resource": resource, "max_resources": largest}
@@ -962,7 +964,7 @@ def test_a_wrong_shape_leaves_no_file(tmp_path: Path) -> None:
         {"factor": 2},
         {"min_resources": 3},
         {"width": 2},
-        {"brackets": 1},
+        {"brackets": None},
     ],
 )
 @IN_A_FILE
@@ -1132,7 +1134,8 @@ class Loaded(SGDClassifier):  # type: ignore[misc] # it ships no types
 def test_damaged_models_are_trained_again(tmp_path: Path) -> None:
     def deepened(damage: Any) -> Any:
         place = tmp_path / f"{damage.__name__}.study"
-        search = make(estimator=Loaded(random_state=0), study=place).fit(X, y)
+        loaded = Loaded(random_state=0)
+        search = make(estimator=loaded, study=place, brackets=None).fit(X, y)
         models = list(place.with_name(place.name + ".files").glob("models/*/*"))
         assert models
         for path in models:
@@ -1322,7 +1325,8 @@ class Fragile(SGDClassifier):  # type: ignore[misc] # it ships no types
 def test_candidates_that_fail_cost_only_themselves() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        search = make(estimator=Fragile(random_state=0), max_resources=9).fit(X, y)
+        fragile = Fragile(random_state=0)
+        search = make(estimator=fragile, max_resources=9, brackets=None).fit(X, y)
     failed = np.isnan(search.cv_results_["mean_test_score"])
     assert 0 < failed.sum() < len(failed)
     assert not np.isnan(search.best_score_)

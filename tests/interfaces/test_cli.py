@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import shutil
 import signal
@@ -23,6 +22,7 @@ import make_commands
 import preloaded
 from deepband.interfaces.cli import demo, main
 from deepband.interfaces.cli.group import RESOURCES, merge_resources
+from terminals import Terminal
 
 HOSTILE = "\x1b[31mred\x1b[0m[bold]\u202e=cmd()\r"
 TRAIN = f"""
@@ -267,24 +267,12 @@ def test_the_best_checkpoint_is_printed(folder: Path) -> None:
 
 
 def test_a_terminal_sees_a_live_display(folder: Path) -> None:
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(folder)
-        os.environ.update(TERM="xterm", COLUMNS="100", LINES="40")
-        command = [sys.executable, "-m", "deepband", "run", "t.study", "train.py:slow"]
-        os.execv(sys.executable, [*command, "--max-budget", "9"])
-    shown = b""
-    try:
-        while chunk := os.read(terminal, 65536):
-            shown += chunk
-    except OSError:  # the other end is closed
-        pass
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    text = shown.decode()
-    assert "bracket 0" in text
-    assert re.search(r"about \d+ s left", text)
-    assert "run 0, max_budget 9: done" in text
+    command = ["-m", "deepband", "run", "t.study", "train.py:slow", "--max-budget", "9"]
+    terminal = Terminal(command, folder)
+    assert terminal.wait() == 0
+    assert "bracket 0" in terminal.text
+    assert re.search(r"about \d+ s left", terminal.text)
+    assert "run 0, max_budget 9: done" in terminal.text
 
 
 def test_failures_not_decided_on_can_be_tried_again(folder: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from matplotlib.collections import LineCollection, PathCollection
 
 import deepband
 import hostile
+import preloaded
 from deepband import Study, UnknownNameError
 from deepband.analysis import chart_data
 from deepband.analysis.cells import occupied_cells
@@ -287,7 +286,7 @@ def test_without_matplotlib_the_extra_is_named() -> None:
         "    try: show()\n"
         "    except deepband.DeepbandError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = preloaded.run(["-c", code], Path.cwd())
     assert done.stdout.count(install_command("plots")) == 2
 
 

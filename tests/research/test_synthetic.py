@@ -20,7 +20,7 @@ from deepband.research.compare.methods import METHODS, is_builtin
 from deepband.research.paper.replication import Replication
 from deepband.research.result_files import read_columns
 from deepband.research.suites import SYNTHETIC, read_benchmark, read_space, suite
-from deepband.research.synthetic import CURVES, INSTANCES, Family
+from deepband.research.synthetic import CURVES, INSTANCES, PARAMETERS, Family
 from deepband.samplers import Uniform
 
 SHARES = (0.01, 0.037, 0.1, 1 / 3, 1.0)
@@ -40,7 +40,8 @@ def ranks(family: Family, instance: str, found: list[Config], share: float) -> l
 @given(name=st.sampled_from(list(CURVES)), instance=st.sampled_from(INSTANCES), config=configs)
 def test_the_known_optimum_is_the_optimum(name: str, instance: str, config: Config) -> None:
     family = Family(name)
-    problem, optimum = family.problem(instance), family.optimum(instance)
+    problem = family.problem(instance)
+    optimum = dict(zip(PARAMETERS, family.optimum(instance), strict=True))
     assert problem(optimum, 1.0) == family.best_accuracy(instance)
     assert problem(config, 1.0) <= family.best_accuracy(instance)
     moved = optimum | {"x": optimum["x"] + 0.001}

@@ -168,7 +168,8 @@ def test_the_same_draws_with_any_number_of_threads_and_without_a_cache() -> None
 
 
 def test_a_model_is_fitted_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    original, threads = gp.fitted, []
+    original = gaussian_process.fitted
+    threads: list[int] = []
 
     def watched(data: gaussian_process.Data) -> Any:
         threads.extend(

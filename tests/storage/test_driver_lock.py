@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 import deepband
 from deepband import Context, LockedError
 from deepband.storage.driver_lock import DriverLock
+from preloaded import Process
 
 SPACE = {"x": (0.0, 1.0)}
 
@@ -76,7 +75,7 @@ def test_output_of_workers_stays(path: Path) -> None:
 
 def test_a_script_that_never_closes_its_study_leaves_one_file(path: Path) -> None:
     code = "import sys, deepband as d; d.open_study(sys.argv[1], space={'x': [1]}, max_budget=3)"
-    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+    assert Process(["-c", code, path]).wait() == 0
     assert os.listdir(path.parent) == ["a.study"]
 
 
@@ -86,7 +85,7 @@ def test_what_a_killed_driver_left_is_removed_by_the_next(path: Path) -> None:
         "study = d.open_study(sys.argv[1], space={'x': (0.0, 1.0)}, max_budget=3)\n"
         "study.optimize(lambda config, budget: os._exit(9))\n"
     )
-    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    Process(["-c", code, path]).wait()
     assert len(os.listdir(path.with_name("a.study.files") / "jobs")) == 1
     with open_study(path) as study:
         study.optimize(train)
@@ -120,7 +119,7 @@ def test_a_forked_child_removes_nothing(path: Path) -> None:
             raise AssertionError("the lock is lost")
     """
     lines = "\n".join(line.removeprefix(" " * 8) for line in code.splitlines())
-    subprocess.run([sys.executable, "-c", lines, str(path)], check=True)
+    assert Process(["-c", lines, path]).wait() == 0
     assert os.listdir(path.parent) == ["a.study"]
 
 
@@ -166,7 +165,6 @@ while entered < 300:
 def test_one_process_at_a_time_although_the_lock_file_comes_and_goes(
     path: Path, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-c", ENTER, str(path), str(tmp_path / "inside")]
-    crowd = [subprocess.Popen(command) for _ in range(4)]
+    crowd = [Process(["-c", ENTER, path, tmp_path / "inside"]) for _ in range(4)]
     assert [each.wait() for each in crowd] == [0] * 4
     assert os.listdir(tmp_path) == []

@@ -35,7 +35,7 @@ from deepband.core.records import Attempt
 from deepband.execution import attempt_codec
 from deepband.execution.orphans import Orphans
 from deepband.execution.outbox import Outbox
-from deepband.storage import codec
+from deepband.storage import schema
 from deepband.storage.checksums import checksum
 from deepband.storage.sidecars import MAGIC
 from deepband.system import plain_files
@@ -320,7 +320,7 @@ def test_a_study_file_with_code_or_an_id_that_is_a_path_is_refused(
 def test_an_id_that_is_a_path_is_refused_even_with_the_right_checksum(study: Path) -> None:
     with closing(sqlite3.connect(study, isolation_level=None)) as connection:
         connection.execute("UPDATE studies SET study = '../../outside'")
-        values = connection.execute(f"SELECT {', '.join(codec.STUDY)} FROM studies").fetchone()
+        values = connection.execute(f"SELECT {', '.join(schema.STUDY)} FROM studies").fetchone()
         connection.execute("UPDATE studies SET checksum = ?", (checksum("studies", values),))
     with pytest.raises(deepband.StorageError, match="not a valid name of a folder"):
         deepband.open_study(study)

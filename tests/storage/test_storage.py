@@ -255,7 +255,7 @@ def test_news_that_could_not_be_read_come_later(
     state = state_of(reader)
     finish(driver, noisy(1))
     with monkeypatch.context() as patch:
-        patch.setattr("deepband.storage.codec.read_since", lambda *_: 1 / 0)
+        patch.setattr("deepband.storage.row_reader.read_since", lambda *_: 1 / 0)
         with pytest.raises(deepband.StorageError, match="damaged"):
             reader.news(state)
     follow(reader, state)

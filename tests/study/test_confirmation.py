@@ -6,8 +6,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +24,7 @@ from deepband.execution.objective import training_seed
 from deepband.storage.sqlite import SqliteStorage
 from deepband.study.observers import history
 from driving import wait_until
+from preloaded import Process
 
 SPACE = {"x": (0.0, 1.0), "kind": ["a", "b"]}
 
@@ -382,6 +381,22 @@ def test_results_survive_the_loss_of_the_file(tmp_path: Path) -> None:
     assert [*canonical(study.session.state)] == [*canonical(other.session.state)]
 
 
+def test_nothing_is_recorded_in_a_closed_study(tmp_path: Path) -> None:
+    study = searched(tmp_path / "a.study")
+    before = searched_part(study)
+
+    def closing(config: dict[str, Any], budget: float, context: Context) -> float:
+        study.close()
+        return train(config, budget, context)
+
+    with pytest.raises(deepband.ClosedError):
+        study.confirm(closing)
+    assert not (tmp_path / "a.study.files" / "new").exists()
+    with deepband.open_study(tmp_path / "a.study") as again:
+        assert searched_part(again) == before
+        assert not again.confirmations.configs
+
+
 def test_a_link_in_place_of_its_folder_is_refused(tmp_path: Path) -> None:
     study, elsewhere = searched(tmp_path / "a.study"), tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -411,8 +426,8 @@ with deepband.open_study(sys.argv[1], space={"x": (0.0, 1.0)}, max_budget=9) as 
 
 
 @pytest.fixture
-def drivers() -> Iterator[list[subprocess.Popen[bytes]]]:
-    started: list[subprocess.Popen[bytes]] = []
+def drivers() -> Iterator[list[Process]]:
+    started: list[Process] = []
     yield started
     for each in started:
         if each.poll() is None:
@@ -421,21 +436,19 @@ def drivers() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_kill_loses_only_what_runs(
-    tmp_path: Path, workers: str, drivers: list[subprocess.Popen[bytes]]
-) -> None:
+def test_a_kill_loses_only_what_runs(tmp_path: Path, workers: str, drivers: list[Process]) -> None:
     """The search has 22 evaluations. The fifth repetition waits, so that the driver dies there."""
     place, ledger, hold = (tmp_path / name for name in ("a.study", "ledger", "ledger.hold"))
     hold.touch()
-    command = [sys.executable, "-c", DRIVER, str(place), str(ledger), workers]
-    drivers.append(subprocess.Popen(command, start_new_session=True))
+    command = ["-c", DRIVER, place, ledger, workers]
+    drivers.append(Process(command, start_new_session=True))
     wait_until(lambda: ledger.exists() and len(ledger.read_text().split()) >= 27)
     wait_until(lambda: len(deepband.open_study(place).session.state.confirmations) >= 3)
     os.kill(drivers[0].pid, signal.SIGKILL)
     drivers[0].wait()
     recorded = len(deepband.open_study(place).session.state.confirmations)
     hold.unlink()
-    drivers.append(subprocess.Popen(command))
+    drivers.append(Process(command))
     assert drivers[1].wait() == 0
     with deepband.open_study(place) as study:
         assert len(study.session.state.confirmations) == 15
@@ -445,8 +458,7 @@ def test_a_kill_loses_only_what_runs(
     assert starts <= 22 + 15 + int(workers)
     assert recorded >= 3
     undisturbed = tmp_path / "b.study"
-    command = [sys.executable, "-c", DRIVER, str(undisturbed), str(tmp_path / "other"), "1"]
-    subprocess.run(command, check=True)
+    assert Process(["-c", DRIVER, undisturbed, tmp_path / "other", "1"]).wait() == 0
     with deepband.open_study(undisturbed) as other:
         assert [*canonical(state)] == [*canonical(other.session.state)]
     left = list((tmp_path / "a.study.files" / "confirmations").rglob("*"))

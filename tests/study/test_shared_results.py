@@ -4,8 +4,6 @@ which jobs finish, and nothing else of the study changes."""
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from itertools import groupby
@@ -20,9 +18,10 @@ import deepband
 from cases import MOST, Case, cases, play
 from deepband import Evaluation, Job, Study
 from deepband.analysis.export import canonical
-from deepband.core.facts import is_shared
+from deepband.core.facts import evaluated_job, is_shared
 from deepband.core.shared_results import identity
 from driving import finish, wait_until
+from preloaded import Process
 
 SMALL = {"kind": ["a", "b", "c"], "size": (1, 2)}
 """Six configs."""
@@ -279,14 +278,14 @@ def test_a_killed_driver_comes_to_the_same(tmp_path: Path) -> None:
     place, ledger = tmp_path / "a.study", tmp_path / "ledger"
     hold = tmp_path / "ledger.hold"
     hold.touch()
-    command = [sys.executable, "-c", DRIVER, str(place), str(ledger)]
-    with subprocess.Popen(command, start_new_session=True) as driver:
+    command = ["-c", DRIVER, place, ledger]
+    with Process(command, start_new_session=True) as driver:
         wait_until(lambda: ledger.exists() and len(ledger.read_text().split()) > 20)
         driver.kill()
     hold.unlink()
-    subprocess.run(command, check=True)
+    assert Process(command).wait() == 0
     other = tmp_path / "b.study"
-    subprocess.run([*command[:3], str(other), str(tmp_path / "undisturbed")], check=True)
+    assert Process(["-c", DRIVER, other, tmp_path / "undisturbed"]).wait() == 0
     with deepband.open_study(place) as study, deepband.open_study(other) as undisturbed:
         assert exports(study) == exports(undisturbed)
         assert len(ledger.read_text().split()) <= 2 + sum(run.evaluations for run in study.runs)
@@ -439,3 +438,11 @@ def test_the_best_has_a_checkpoint_also_if_it_was_shared(tmp_path: Path) -> None
                     shared += is_shared(best.origin)
                     assert deepband.load_checkpoint(best.checkpoint) == {"step": best.budget}
     assert shared
+
+
+def test_an_origin_with_numbers_that_no_config_has_is_a_text_like_others() -> None:
+    """A file from elsewhere may contain any origin, and Python refuses to read such numbers."""
+    origin = f"same as ({'9' * 5000}, 0)"
+    assert not is_shared(origin)
+    assert evaluated_job((0, 1, 2), origin) == (0, 1, 2)
+    assert evaluated_job((0, 1, 2), "same as (3, 450)") == (3, 450, 2)

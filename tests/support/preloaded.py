@@ -11,15 +11,19 @@ macOS does not support forking a process that has loaded its frameworks.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
+import multiprocessing.process
 import os
 import runpy
 import signal
 import socket
 import subprocess
 import sys
+import termios
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -51,9 +55,11 @@ class Process:
         stdout: IO[Any] | None = None,
         stderr: IO[Any] | None = None,
         start_new_session: bool = False,
+        terminal: int | None = None,
         enter: Sequence[str] = (),
     ) -> None:
-        """`enter` is a command that runs another somewhere else, or with other privileges."""
+        """`terminal` is the terminal that the process controls: its input, output and errors.
+        `enter` is a command that runs another somewhere else, or with other privileges."""
         given = list(map(str, arguments))
         self.returncode: int | None = None
         self._started: subprocess.Popen[bytes] | None = None
@@ -63,18 +69,20 @@ class Process:
                 "folder": str(cwd or Path.cwd()),
                 "environment": dict(os.environ if env is None else env),
                 "session": start_new_session,
+                "terminal": terminal is not None,
             }
-            self._news = ask(server(tuple(enter)), request, stdout, stderr)
+            self._news = ask(server(tuple(enter)), request, stdout, stderr, terminal)
             self.pid = int(self._next())
         else:
             self._started = subprocess.Popen(
                 [*enter, sys.executable, *given],
                 cwd=cwd,
                 env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=start_new_session,
+                stdin=subprocess.DEVNULL if terminal is None else terminal,
+                stdout=stdout if terminal is None else terminal,
+                stderr=stderr if terminal is None else terminal,
+                start_new_session=start_new_session or terminal is not None,
+                preexec_fn=None if terminal is None else control_terminal,  # noqa: PLW1509
             )
             self.pid = self._started.pid
 
@@ -127,6 +135,7 @@ def ask(
     request: Mapping[str, object],
     stdout: IO[Any] | None,
     stderr: IO[Any] | None,
+    terminal: int | None,
 ) -> socket.socket:
     """Ask a server for a process; where it reports the id of the process, and its exit code."""
     news, theirs = socket.socketpair()
@@ -135,8 +144,8 @@ def ask(
             default if given is None else given.fileno()
             for default, given in ((1, stdout), (2, stderr))
         ]
-        streams = [theirs.fileno(), nothing.fileno(), *outputs]
-        socket.send_fds(requests, [json.dumps(request).encode()], streams)
+        standard = [nothing.fileno(), *outputs] if terminal is None else [terminal] * 3
+        socket.send_fds(requests, [json.dumps(request).encode()], [theirs.fileno(), *standard])
     return news
 
 
@@ -235,23 +244,32 @@ def supervise(request: dict[str, Any], streams: list[int]) -> list[str]:
 
 def prepare(request: dict[str, Any], standard: list[int]) -> list[str]:
     """Give this process what `subprocess` would have given it; its arguments."""
-    if request["session"]:
+    if request["session"] or request["terminal"]:
         os.setsid()
     for stream, number in zip(standard, STANDARD, strict=True):
         os.dup2(stream, number)
         os.close(stream)
+    if request["terminal"]:
+        control_terminal()
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # it is a text file
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
+    vars(multiprocessing.process)["ORIGINAL_DIR"] = os.getcwd()  # workers import from there
     arguments: list[str] = request["arguments"]
     return arguments
+
+
+def control_terminal() -> None:
+    """Make the standard input the terminal whose keys, such as Ctrl-C, reach this process."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def run_as_main(first: str, *rest: str) -> None:
     """Do what `python FIRST REST` does."""
     if first == "-m":
         sys.argv[:], sys.path[0] = rest, os.getcwd()
-        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        leave(run_module(rest[0]))
     elif first == "-c":
         sys.argv[:], sys.path[0] = [first, *rest[1:]], ""
         sys.modules["__main__"] = main = ModuleType("__main__")
@@ -259,6 +277,28 @@ def run_as_main(first: str, *rest: str) -> None:
     else:
         sys.argv[:], sys.path[0] = [first, *rest], str(Path(first).resolve().parent)
         runpy.run_path(first, run_name="__main__")
+
+
+def run_module(name: str) -> int:
+    """Do what `python -m NAME` does, and return its exit code. Other errors are raised."""
+    try:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        return end.code or 0
+    return 0
+
+
+def leave(code: int) -> None:
+    """End this process as the interpreter does, except that nothing is freed. To free what is
+    loaded takes longer than most commands, because memory that is shared with the server must be
+    copied first."""
+    vars(threading)["_shutdown"]()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

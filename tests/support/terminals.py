@@ -8,12 +8,13 @@ import pty
 import re
 import select
 import struct
-import sys
 import termios
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from unicodedata import east_asian_width
+
+from preloaded import Process
 
 CONTROLS = re.compile(r"\x1b\[(\d*)([AJK])|\r|\n|.", re.DOTALL)
 CTRL_C = b"\x03"
@@ -26,12 +27,11 @@ class Terminal:
         self, arguments: Sequence[str], folder: Path, columns: int = 100, rows: int = 40
     ) -> None:
         self._shown = b""
-        self._pid, self._reader = pty.fork()
-        if self._pid == 0:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-            os.chdir(folder)
-            os.environ["TERM"] = "xterm"
-            os.execv(sys.executable, [sys.executable, *arguments])
+        self._reader, inside = pty.openpty()
+        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        environment = {**os.environ, "TERM": "xterm"}
+        self._process = Process(arguments, cwd=folder, env=environment, terminal=inside)
+        os.close(inside)
 
     @property
     def text(self) -> str:
@@ -89,8 +89,7 @@ class Terminal:
         while self._read(120.0):
             pass
         os.close(self._reader)
-        _, status = os.waitpid(self._pid, 0)
-        return os.waitstatus_to_exitcode(status)
+        return self._process.wait()
 
     def _read(self, seconds: float) -> bool:
         """Read what is there, and wait for it if there is nothing; False at the end."""

@@ -14,8 +14,9 @@ from deepband.analysis import gains, plateau, prospects
 from deepband.analysis.durations import WORTH_SHOWING
 from deepband.analysis.evidence import Evidence, look
 from deepband.analysis.gains import Gain, Losses
+from deepband.analysis.prices import quote
 from deepband.analysis.prospects import Prospect
-from deepband.analysis.quote import Quote, quote
+from deepband.analysis.quote import Quote
 from deepband.analysis.rank_agreement import Agreement, agreement
 from deepband.analysis.text import about, html_table
 from deepband.core.extension import options

@@ -62,7 +62,7 @@ def jsonl(state: State) -> Iterator[str]:
             curve=[[step, _number(loss)] for step, loss in each.curve],
         )
         if state.changes:
-            row["space"] = state.space_number(each.bracket, each.index)
+            row["space"] = _space_number(state, each)
         yield _line(row)
 
 
@@ -84,12 +84,17 @@ def cells(state: State) -> tuple[list[str], Iterator[list[Any]]]:
     header += [f"metrics.{name}" for name in metrics]
     rows = (
         [getattr(each, name) for name in PLAIN]
-        + ([state.space_number(each.bracket, each.index)] if state.changes else [])
+        + ([_space_number(state, each)] if state.changes else [])
         + [each.config.get(name) for name in parameters]
         + [each.metrics.get(name) for name in metrics]
         for each in found
     )
     return header, rows
+
+
+def _space_number(state: State, each: Evaluation) -> int:
+    """Which space a config was sampled from: 0 is the first, 1 the one after a change."""
+    return sum(change.applies_to(each.bracket, each.index) for change in state.changes)
 
 
 def text_of(value: object) -> str:

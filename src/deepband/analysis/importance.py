@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -80,9 +78,11 @@ def _shares(found: list[tuple[float, Config]], axes: list[chart_data.Axis]) -> d
         from optuna.importance import FanovaImportanceEvaluator, get_param_importances
     except ImportError as error:
         raise DeepbandError(f"importance needs Optuna: {install_command('plots')}") from error
+    from deepband.samplers.tpe import quiet_optuna
+
     scale = max(abs(number) for number, _ in found) or 1.0  # shares do not depend on it
     distributions = {str(number): _distribution(axis) for number, axis in enumerate(axes)}
-    with _quiet():
+    with quiet_optuna():
         study = optuna.create_study()
         for number, config in found:
             params = {str(n): _value(axis, config[axis.name]) for n, axis in enumerate(axes)}
@@ -107,16 +107,3 @@ def _distribution(axis: chart_data.Axis) -> Any:
 
 def _value(axis: chart_data.Axis, value: Any) -> float | int:
     return float(value) if axis.choices is None else position(axis.choices, value)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence Optuna's messages about a study that the user does not know of."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(before)

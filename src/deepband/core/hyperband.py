@@ -16,11 +16,6 @@ from deepband.core.facts import JobKey
 from deepband.core.state import State
 
 
-def next_job(state: State, group: int | None = None) -> JobKey | None:
-    """The first job that can be handed out now, or None."""
-    return next(ready_jobs(state, group), None)
-
-
 def ready_jobs(state: State, group: int | None = None) -> Iterator[JobKey]:
     """All jobs that can be handed out now, in order."""
     order = sorted((progress.rung, bracket) for bracket, progress in enumerate(state.progress))
@@ -129,3 +124,8 @@ def failed_jobs(state: State) -> Iterator[JobKey]:
 def is_done(state: State) -> bool:
     """Whether every job of the current run has a result."""
     return not any(progress.waiting or progress.running for progress in state.progress)
+
+
+def is_decided(state: State, bracket: int, rung: int) -> bool:
+    """Whether the current run has decided which configs of a cell are promoted."""
+    return bracket < len(state.progress) and state.progress[bracket].rung > rung

@@ -131,7 +131,8 @@ class SharedResults:
 
 
 def _earlier(state: State) -> Iterator[tuple[tuple[int, Hashable], JobFinished]]:
-    """What each value had on each rung before the current run; the first place comes last."""
+    """The results of earlier runs by rung and identity. Among those of equal configs, the one to
+    share comes last, so that it stays in a dict."""
     for (bracket, rung), indices in sorted(state.run.before.items(), reverse=True):
         for index in sorted(indices, reverse=True):
             result = state.results[bracket, rung][index]

@@ -127,10 +127,6 @@ class State:
                 }
         return config
 
-    def space_number(self, bracket: int, index: int) -> int:
-        """Which space a config was sampled from: 0 is the first, 1 the one after a change."""
-        return sum(change.applies_to(bracket, index) for change in self.changes)
-
     def is_ahead(self, bracket: int, index: int) -> bool:
         """Whether a config belongs to a later full run, and to no run so far."""
         return not self.full.schedule.contains(bracket, index)
@@ -141,10 +137,6 @@ class State:
             return False
         progress = self.progress[bracket]
         return progress.rung != rung or not progress.is_open(index)
-
-    def is_decided(self, bracket: int, rung: int) -> bool:
-        """Whether the current run has decided which configs of a cell are promoted."""
-        return bracket < len(self.progress) and self.progress[bracket].rung > rung
 
     def contest(self, run: Run, bracket: int, rung: int) -> Contest:
         """Which configs compete for promotion in a cell where all that arrived are evaluated."""

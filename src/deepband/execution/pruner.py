@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from deepband.core.facts import JobKey
+from deepband.core.hyperband import is_decided
 from deepband.core.records import Job
 from deepband.core.state import State
 from deepband.storage.checkpoints import Checkpoints
@@ -18,6 +19,8 @@ class StateHolder(Protocol):
     @property
     def state(self) -> State: ...
     @property
+    def keep(self) -> Keep: ...
+    @property
     def done(self) -> bool: ...
 
 
@@ -27,11 +30,11 @@ class Pruner:
     What cannot be removed now, for example on a full disk, is superfluous next time, too.
     """
 
-    def __init__(self, session: StateHolder, checkpoints: Checkpoints, keep: Keep) -> None:
+    def __init__(self, session: StateHolder, checkpoints: Checkpoints) -> None:
         self.session = session
         self.checkpoints = checkpoints
-        self.keep = keep
-        self._protected = protected(session.state, keep)
+        self.keep = session.keep
+        self._protected = protected(session.state, self.keep)
         """The checkpoints of the best evaluations when superfluous ones were last removed."""
 
     def prune(self, job: Job) -> None:
@@ -42,7 +45,7 @@ class Pruner:
         with suppress(OSError):
             if self.keep.configs is None:
                 self._discard_outdated(job)
-            elif self.session.done or state.is_decided(job.bracket, job.rung):
+            elif self.session.done or is_decided(state, job.bracket, job.rung):
                 self._discard(superfluous(state, self.keep, self.checkpoints.kept()))
 
     def prune_recorded(self, job: Job) -> None:

@@ -27,7 +27,7 @@ UNITS = {"steps": "max_steps", "epochs": "num_train_epochs"}
 LASTING = {"constant", "constant_with_warmup", "inverse_sqrt", "reduce_lr_on_plateau"}
 """Learning-rate schedules that do not depend on the length of training."""
 OTHERS = ("epoch", "_runtime", "_per_second", "_time")
-"""How the names of entries end that are not metrics of the model."""
+"""The endings of names that are not metrics of the model."""
 
 
 class TrainerObjective:

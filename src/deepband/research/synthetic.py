@@ -99,21 +99,20 @@ class Family(Benchmark):
         shares = np.array([self.fidelity.of(budget) for budget in budgets], np.float64)
         apart = [
             steep * (values - best) ** 2
-            for steep, values, best in zip(STEEPNESS, (x, y, z), self._best(instance), strict=True)
+            for steep, values, best in zip(
+                STEEPNESS, (x, y, z), self.optimum(instance), strict=True
+            )
         ]
         quality = np.exp(-(apart[0] + apart[1] + apart[2]))
         phase = 997 * x + 787 * y + 577 * z + 89 * np.log(shares) + 13 * np.asarray(repl)
         rise = self._rise(instance, shares)
         return WORST + RANGE * self._curve(quality, z, rise, np.sin(phase))
 
-    def optimum(self, instance: str) -> Config:
-        """Return the best config of a data set with the full budget."""
-        return dict(zip(PARAMETERS, self._best(instance), strict=True))
-
     def best_accuracy(self, instance: str) -> float:
         return WORST + RANGE
 
-    def _best(self, instance: str) -> tuple[float, float, float]:
+    def optimum(self, instance: str) -> tuple[float, float, float]:
+        """Return the best values of x, y and z with the full budget."""
         number = int(self.checked(instance))
         x, y, z = (0.1 + 0.8 * (number * step % 1) for step in STEPS)
         return (x, y, 0.6 + 0.4 * z) if self._curve is crossing else (x, y, z)

@@ -56,7 +56,7 @@ def propose(
     ranked = thinned(pool(observations), most_shown(len(points.parameters)))
     if not ranked or points.is_constant.all():
         return [None] * len(indices)
-    with _quiet():
+    with quiet_optuna():
         study = _study(points, ranked, int(random.randint(2**31)))
         return [None if is_random(index) else _ask(study, points) for index in indices]
 
@@ -160,7 +160,7 @@ def _place(points: Points, number: int, value: float) -> float:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_optuna() -> Iterator[None]:
     """Silence Optuna's messages about an internal study and about experimental features."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -11,14 +11,33 @@ from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any
 
-from deepband.core.facts import Config
+from deepband.core.facts import Config, SpaceChange
 from deepband.core.state import State
-from deepband.errors import SpaceError, shown
+from deepband.errors import InputError, SpaceError, shown
 from deepband.space.choices import position, unwrapped, wrapped
 from deepband.space.search_space import Space, choices
 
 
-def read_added(old: Space, new: Space, added: Mapping[str, Any] | None) -> Config:
+def read_change(
+    state: State, new: Space, added: Mapping[str, Any] | None, reached: bool
+) -> SpaceChange | None:
+    """The change to a space that a user gave, or None if it is the current one. If the target of
+    the extension is already reached, a space that the study has had is accepted, too."""
+    had = [state.created.space, *(change.space for change in state.changes)]
+    accepted = had if reached else had[-1:]
+    if any(not Space.described(each).difference(new) for each in accepted):
+        return None
+    if reached:
+        raise InputError(
+            "the study has already been extended so far, with another space. To change the "
+            "space, extend it further."
+        )
+    # All spaces so far, so that no parameter comes back with another type.
+    values = _read_added(Space.described(combined(state)), new, added)
+    return SpaceChange(new.description, values, tuple(map(len, state.configs)))
+
+
+def _read_added(old: Space, new: Space, added: Mapping[str, Any] | None) -> Config:
     """The values of new parameters in existing configs, checked. Raises SpaceError if the old space
     cannot become the new one."""
     if added is not None and not isinstance(added, Mapping):

@@ -19,7 +19,7 @@ BUSY_SECONDS = 2.0
 """How long another program may lock the file before the user is warned. deepband's own readers
 release it sooner, unless a study is very large."""
 SECONDS_TO_GIVE_UP = 30.0
-"""How long a page waits that only reads, and is asked again anyway."""
+"""How long a page waits. It only reads, and tries again anyway."""
 LOCKS = Path("/proc/locks")
 SECONDS_PER_ATTEMPT = 0.2
 """How long SQLite itself waits for a lock, during which it ignores Ctrl-C."""

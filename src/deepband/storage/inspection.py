@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deepband.core.state import State
 from deepband.errors import FactError, StorageError
-from deepband.storage import codec
+from deepband.storage import row_reader
 from deepband.storage.schema import APPLICATION, FORMAT, format_of
 from deepband.storage.sqlite_errors import ADVICE
 
@@ -59,7 +59,7 @@ def problems(connection: sqlite3.Connection) -> list[str]:
     for table, _, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         found.append(f"a row of {table} refers to a row of {parent} that is missing")
     try:
-        State(list(codec.read(connection)))  # a list, so that all rows are verified first
+        State(list(row_reader.read(connection)))  # a list, so that all rows are verified first
     except Exception as error:
         found.append(f"its facts cannot be read: {error}")
     return found

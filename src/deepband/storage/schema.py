@@ -129,6 +129,7 @@ COLUMNS = {
     "confirmations": "bracket index rung repetition loss error metrics seconds finished commits",
 }
 """The columns that the checksum of a row covers, in this order: all but the checksum itself."""
+STUDY = COLUMNS["studies"].split()
 LISTED = {
     table: ", ".join(f'"{name}"' for name in names.split()) for table, names in COLUMNS.items()
 }

@@ -18,7 +18,7 @@ from pathlib import Path
 from deepband.core.facts import Confirmed, Fact, JobFinished, JobReleased, JobsStarted
 from deepband.core.state import State
 from deepband.errors import GoneError, StorageError, TornError
-from deepband.storage import codec
+from deepband.storage import row_reader, row_writer
 from deepband.storage.connections import connect, patiently, read_path, sync_folder
 from deepband.storage.driver_lock import DriverLock
 from deepband.storage.inspection import check_ours, check_whole, problems
@@ -44,7 +44,7 @@ class SqliteStorage:
         self._identity: tuple[int, int] | None = None
         """Device and inode of the file that the connection writes to."""
         self._process = os.getpid()
-        self._head: codec.Head | None = None
+        self._head: row_reader.Head | None = None
         """The row of the study when it was last read or written here."""
         self._stale = False
         """Whether a commit failed, so that the file must be read to know its content."""
@@ -66,28 +66,28 @@ class SqliteStorage:
         """The facts that were added since the state was read here. None if the state must be
         rebuilt, because facts in it were removed or cannot be confirmed."""
         with self._reading() as connection:
-            row = codec.head(connection)
+            row = row_reader.head(connection)
             known = self._head or row
             commit, contents = known["commits"], known["contents"]
-            if not codec.is_grown(row, state.created.study, commit):
+            if not row_reader.is_grown(row, state.created.study, commit):
                 return None
             if row["commits"] == commit:
                 return []
             upgraded = known["reuse_identical"] is None and row["reuse_identical"] is not None
             if contents is None or upgraded:  # read in a format whose checksums say nothing now
                 return None
-            last = codec.read_commit(connection, commit)
+            last = row_reader.read_commit(connection, commit)
             if any(_held(state, each) != each for each in last):
                 return None  # a backup was restored and continued
             drawn = [len(configs) for configs in state.configs]
-            news = list(codec.read_since(connection, commit, contents, len(state.runs), drawn))
+            news = list(row_reader.read_since(connection, commit, contents, len(state.runs), drawn))
             self._head = row
             return news
 
-    def summary(self) -> codec.Summary:
+    def summary(self) -> row_reader.Summary:
         """The study in a few numbers. Reads only part of the file."""
         with self._reading() as connection:
-            return codec.summary(connection)
+            return row_reader.summary(connection)
 
     def problems(self) -> list[str]:
         """Everything that is wrong with the file; an empty list if it is intact."""
@@ -189,8 +189,8 @@ class SqliteStorage:
 
     def _read(self) -> list[Fact]:
         with self._reading() as connection:
-            row = codec.head(connection)
-            facts = list(codec.read(connection))
+            row = row_reader.head(connection)
+            facts = list(row_reader.read(connection))
             self._head = row
             return facts
 
@@ -235,7 +235,7 @@ class SqliteStorage:
                 check_whole(connection)
                 if older:
                     upgrade(connection)
-                row = codec.head(connection)
+                row = row_reader.head(connection)
             if self._head is not None and row["study"] != self._head["study"]:
                 raise GoneError(self.path, "was replaced by another study")
         except BaseException:
@@ -273,10 +273,10 @@ class SqliteStorage:
         self._keep(connect(self.path, "rw"))
         self._head = head
 
-    def _commit(self, connection: sqlite3.Connection, facts: Sequence[Fact]) -> codec.Head:
+    def _commit(self, connection: sqlite3.Connection, facts: Sequence[Fact]) -> row_reader.Head:
         """Write facts, and return the new row of the study."""
         with _transaction(connection):
-            head = codec.write(connection, facts, self._head)
+            head = row_writer.write(connection, facts, self._head)
             if head is None:
                 raise StorageError(
                     self.path, "was changed by a program that ignores the lock. Open it again."

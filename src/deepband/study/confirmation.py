@@ -1,6 +1,6 @@
 """Evaluating the best configs again with other seeds, with the loop that runs every other job.
 
-A repetition is a job whose bracket also carries the number of the repetition, so that the files of
+A repetition is a job whose bracket also encodes the number of the repetition, so that the files of
 two repetitions never have the same name. Their files are in a folder of their own, and nothing that
 a repetition saves is kept.
 """
@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from deepband.analysis.confirmations import winners
+from deepband.analysis.confirmations import Confirmations, confirmations, winners
 from deepband.core.evaluations import count_evaluations
 from deepband.core.facts import Confirmed, JobKey, Outcome, own_copy
 from deepband.core.records import Job
@@ -22,7 +22,7 @@ from deepband.core.schedule import as_number, check_count
 from deepband.core.state import State
 from deepband.errors import InputError, JobError, NoResultError
 from deepband.execution.limits import Limits
-from deepband.execution.objective import Objective, training_seed
+from deepband.execution.objective import Objective, takes_context, training_seed
 from deepband.execution.outbox import JOBS, OUTPUT, RESULTS
 from deepband.execution.pace import Pace, Started
 from deepband.execution.progress import Progress, RunMeter, RunningEvaluation
@@ -30,6 +30,7 @@ from deepband.execution.runner import RunOptions, run_jobs
 from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
 from deepband.study.session import Session
+from deepband.study.user_warnings import warn_of_missing_context
 from deepband.system import plain_files
 
 FOLDER = "confirmations"
@@ -41,6 +42,28 @@ MOST_SEEDS = 10_000
 Found = TypeVar("Found")
 Repetition: TypeAlias = tuple[int, int, int, int]
 """A (bracket, index, rung, repetition)."""
+
+
+def confirm(
+    session: Session,
+    objective: Objective,
+    top: int,
+    seeds: int,
+    limits: Limits,
+    options: RunOptions,
+) -> Confirmations:
+    """Evaluate the best configs again, as often as there are seeds, and return their means."""
+    top, seeds = check_count("top", top), check_seeds(seeds)
+    seeded = takes_context(objective)
+    with session.confirming.lock:  # a second thread waits, and then finds everything recorded
+        wanted = repetitions(selected(session.state, top), seeds)
+        if missing(session.state, wanted):
+            if not seeded:
+                warn_of_missing_context()
+            session.lock()  # which reads what another process has written since
+            wanted = repetitions(selected(session.state, top), seeds)
+            _run_repetitions(session, wanted, objective, limits, options)
+    return confirmations(session.state, selected(session.state, top))
 
 
 def check_seeds(given: int) -> int:
@@ -69,7 +92,7 @@ def missing(state: State, wanted: Iterable[Repetition]) -> list[Repetition]:
     return [each for each in wanted if each not in state.confirmations]
 
 
-def run_repetitions(
+def _run_repetitions(
     session: Session,
     wanted: Sequence[Repetition],
     objective: Objective,
@@ -153,6 +176,7 @@ class ConfirmationSession:
         self._running.discard(_repetition(job.key))
 
     def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
+        self.lock()
         facts = []
         for job, outcome in pairs:
             found = _repetition(job.key)
@@ -254,7 +278,7 @@ def _unpacked(running: RunningEvaluation) -> RunningEvaluation:
 
 
 def _packed(found: Repetition) -> int:
-    """The bracket of the job that a repetition is."""
+    """The bracket of the job that runs a repetition."""
     return found[0] + PER_REPETITION * found[3]
 
 

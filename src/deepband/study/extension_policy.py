@@ -14,7 +14,9 @@ from typing import NamedTuple, Protocol
 
 from deepband.analysis.advice import Advice, advise
 from deepband.analysis.durations import seconds_per_unit, seconds_spent
-from deepband.analysis.quote import Quote, most_of_all_runs
+from deepband.analysis.failures import FailureWatch
+from deepband.analysis.prices import most_of_all_runs
+from deepband.analysis.quote import Quote
 from deepband.core import hyperband
 from deepband.core.evaluations import count_evaluations
 from deepband.core.schedule import Budget, as_number, check_count, exceeds, is_finite, read_budget
@@ -25,6 +27,7 @@ from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
 from deepband.study.session import Session
+from deepband.study.user_warnings import warn_of_failures, warn_of_small_space
 
 WIDENING: StrategyName = "efficient"
 """The strategy to widen with: its price is exactly that of the new configs."""
@@ -150,9 +153,12 @@ def read_automatic(
     max_cost: Budget | None = None,
     max_hours: float | None = None,
     max_budget_limit: Budget | None = None,
-    workers: int = 1,
+    workers: int | None = None,
+    executor: object = None,
 ) -> Automatic:
     """The limits that a user gave, checked."""
+    if max_hours is not None and executor is not None and workers is None:
+        raise InputError("max_hours needs the number of workers of the executor: give workers.")
     check_name(strategy)
     if max_cost is None and max_hours is None:
         raise InputError(
@@ -166,7 +172,7 @@ def read_automatic(
         None if max_cost is None else read_budget("max_cost", max_cost),
         None if max_hours is None else float(max_hours),
         None if max_budget_limit is None else read_budget("max_budget_limit", max_budget_limit),
-        check_count("workers", workers),
+        1 if workers is None else check_count("workers", workers),
     )
 
 
@@ -181,18 +187,29 @@ def run_and_extend(
     why it stopped."""
     session = study.session
     session.lock()
+    warn_of_small_space(session)
+    watch = FailureWatch(session.state)
     automatic.check(session.state)
-    options = _run(session, objective, limits, options)
-    while session.done:
-        extension, reason = automatic.decide(session.state)
+    while True:
+        options = _run(session, objective, limits, options)
+        extension, reason = _next_step(session, limits, automatic)
         if extension is None:
+            warn_of_failures(watch, session)
             return reason
-        if limits.out_of_time():
-            return f"{reason}; but time is up: run it again to resume"
         strategy, max_budget, width = extension
         study.extend(strategy, max_budget=max_budget, width=width)
-        options = _run(session, objective, limits, options)
-    return "the current run is not finished: run it again to resume"
+
+
+def _next_step(
+    session: Session, limits: Limits, automatic: Automatic
+) -> tuple[Extension | None, str]:
+    """The step to take now, or None and why there is none."""
+    if not session.done:
+        return None, "the current run is not finished: run it again to resume"
+    extension, reason = automatic.decide(session.state)
+    if extension is not None and limits.out_of_time():
+        return None, f"{reason}; but time is up: run it again to resume"
+    return extension, reason
 
 
 def _run(session: Session, objective: Objective, limits: Limits, options: RunOptions) -> RunOptions:

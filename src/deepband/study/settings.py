@@ -21,7 +21,6 @@ from deepband.storage import MemoryStorage, Storage, state_of
 from deepband.storage.retention import read_keep
 from deepband.study.session import Session
 from deepband.study.study import Study
-from deepband.system.posix import require_posix
 
 if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace
@@ -135,6 +134,8 @@ def reopen(storage: Storage) -> Study:
 def _storage(place: str | os.PathLike[str] | None) -> Storage:
     if place is None or place == ":memory:":
         return MemoryStorage()
+    from deepband.system.posix import require_posix
+
     require_posix()
     from deepband.storage.sqlite import SqliteStorage
 

@@ -3,49 +3,25 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from deepband.core import hyperband
 from deepband.core.evaluations import (
     all_evaluations,
     best_evaluation,
     best_evaluation_at,
     count_evaluations,
 )
-from deepband.core.extension import (
-    Target,
-    deeper,
-    default_strategy,
-    extended,
-    options,
-    read_target,
-    wider,
-)
-from deepband.core.facts import ConfigsDrawn, JobKey, JobsReopened
+from deepband.core.facts import JobKey
 from deepband.core.records import Evaluation, Job, with_checkpoint
 from deepband.core.results import read_result, read_results
-from deepband.core.schedule import Budget, as_number, check_count
-from deepband.core.strategies import FRUGAL, StrategyName, check_name
-from deepband.errors import (
-    FailedEvaluationsWarning,
-    InputError,
-    NoResultError,
-    SmallSpaceWarning,
-    UnseededWarning,
-    WaitingWarning,
-    counted,
-    read_index,
-    show_warning,
-    shown,
-)
+from deepband.core.schedule import Budget, as_number
+from deepband.core.strategies import StrategyName
+from deepband.errors import InputError, NoResultError
 from deepband.samplers import Sampler
-from deepband.storage import MemoryStorage
-from deepband.study.observers import Observer, history
-from deepband.study.session import Session, check_text
+from deepband.study.observers import Observer
+from deepband.study.session import Session
 from deepband.study.thread_safety import synchronized
 
 if TYPE_CHECKING:
@@ -55,7 +31,7 @@ if TYPE_CHECKING:
     from deepband.analysis.advice import Advice
     from deepband.analysis.confirmations import Confirmations
     from deepband.analysis.explanation import Verdict
-    from deepband.analysis.failures import Failures, FailureWatch
+    from deepband.analysis.failures import Failures
     from deepband.analysis.quote import Quote
     from deepband.analysis.summary import Plan, RunSummary
     from deepband.execution.devices import DevicesSpec
@@ -67,23 +43,9 @@ if TYPE_CHECKING:
     from deepband.plots import Plots
     from deepband.study.session import SpaceSpec
 
-FREE = {
-    "ask",
-    "ask_all",
-    "tell",
-    "tell_all",
-    "release",
-    "optimize",
-    "auto_extend",
-    "confirm",
-}
+FREE = {"ask", "ask_all", "tell", "tell_all", "release", "optimize", "auto_extend", "confirm"}
 FREE |= {"plot", "max_budget", "width", "done", "observe", "close", "save_as"}
 """Methods whose steps are locked one by one, and values that any thread may read."""
-UNSEEDED = (
-    "the objective takes no context, so the seeds of the repetitions cannot reach it. If it is not "
-    "random, or always uses the same seed, every repetition has the same result. Add a parameter "
-    "named context, and seed your training with context.seed."
-)
 
 
 @synchronized(free=FREE)
@@ -106,29 +68,14 @@ class Study:
         self._method_lock = session._method_lock
 
     def __repr__(self) -> str:
-        from deepband.analysis.run_names import size_of, size_text
+        from deepband.study.study_text import study_line
 
-        state = self.session.state
-        size = size_text(*size_of(state.schedule))
-        return (
-            f"<deepband study: run {state.run.number}, {size}, "
-            f"{counted(hyperband.open_jobs(state), 'job')} open>"
-        )
+        return study_line(self.session.state)
 
     def _repr_html_(self) -> str:
-        """The brackets and rungs of the current run, for a notebook."""
-        from deepband.analysis import summary
-        from deepband.analysis.run_names import size_text
-        from deepband.analysis.text import html_table
+        from deepband.study.study_text import study_html
 
-        status = summary.status(self.session.state)
-        header, *rows = summary.grid(status)
-        where = "done" if status.done else f"{counted(status.open, 'job')} open"
-        best = best_evaluation(self.session.state)
-        found = "nothing yet" if best is None else f"{best.value:.6g}"
-        size = size_text(status.max_budget, status.width, status.brackets)
-        caption = f"{self.session.name}: run {status.run}, {size}, "
-        return html_table(f"{caption}{where}, best on any budget {found}", header, rows)
+        return study_html(self.session.state, self.session.name)
 
     def __enter__(self) -> Study:
         return self
@@ -184,8 +131,8 @@ class Study:
         What happens to jobs that fail:
 
         - `timeout`: seconds, or a function of the budget. A job that takes longer is ended.
-        - `retries`: how often a job is run again whose worker died or that took too long, before
-          it counts as failed.
+        - `retries`: how often a job is run again if its worker died or it took too long, before it
+          counts as failed.
         - `first_failures`: if this many evaluations fail before any succeeds, the objective is at
           fault; `optimize` raises ObjectiveError and records none of them. By default 3, or the
           number of concurrent jobs if that is larger. 0 records every failure.
@@ -193,8 +140,8 @@ class Study:
         When to stop before the run is done:
 
         - `max_seconds`: no job starts after this many seconds.
-        - `max_cost`: no job starts that would bring the training of this call beyond this many
-          units of budget.
+        - `max_cost`: a job does not start if the training of this call would then exceed this
+          many units of budget.
 
         If evaluations fail, a FailedEvaluationsWarning says how many of the run failed, and why.
 
@@ -209,8 +156,10 @@ class Study:
 
         >>> study.optimize(lambda config, budget: config["x"] + 1 / budget)
         """
+        from deepband.analysis.failures import FailureWatch
         from deepband.execution.limits import Limits
         from deepband.execution.runner import RunOptions, run_jobs
+        from deepband.study.user_warnings import warn_of_failures, warn_of_small_space
 
         if ahead_limit is not None and not ahead:
             raise InputError("ahead_limit bounds what ahead=True spends: give both.")
@@ -227,11 +176,12 @@ class Study:
             per_device=per_device,
             progress=progress,
         )
+        self.session.lock()  # which reads what another process has written since
         if not self.done:
             warn_of_small_space(self.session)
-        watch = self._watch_failures()
+        watch = FailureWatch(self.session.state)
         run_jobs(self.session, objective, limits, options)
-        _warn_of_failures(watch)
+        warn_of_failures(watch, self.session)
 
     def auto_extend(
         self,
@@ -266,21 +216,9 @@ class Study:
         from deepband.study.extension_policy import read_automatic, run_and_extend
 
         options = read_execution("auto_extend", execution)
-        if max_hours is not None and options.executor is not None and options.workers is None:
-            raise InputError("max_hours needs the number of workers of the executor: give workers.")
-        automatic = read_automatic(
-            strategy, max_cost, max_hours, max_budget_limit, options.workers or 1
-        )
-        warn_of_small_space(self.session)
-        watch = self._watch_failures()
-        reason = run_and_extend(self, objective, Limits(max_seconds), automatic, options)
-        _warn_of_failures(watch)
-        return reason
-
-    def _watch_failures(self) -> FailureWatch:
-        from deepband.analysis.failures import FailureWatch
-
-        return FailureWatch(self.session.state)
+        given = max_cost, max_hours, max_budget_limit
+        automatic = read_automatic(strategy, *given, options.workers, options.executor)
+        return run_and_extend(self, objective, Limits(max_seconds), automatic, options)
 
     def confirm(
         self,
@@ -312,31 +250,12 @@ class Study:
         >>> [len(each.values) for each in found.configs]
         [3, 3]
         """
-        from deepband.analysis.confirmations import confirmations
         from deepband.execution.limits import Limits
-        from deepband.execution.objective import takes_context
         from deepband.execution.runner import read_execution
-        from deepband.study.confirmation import (
-            check_seeds,
-            missing,
-            repetitions,
-            run_repetitions,
-            selected,
-        )
+        from deepband.study.confirmation import confirm
 
-        top, seeds = check_count("top", top), check_seeds(seeds)
         options = read_execution("confirm", execution)
-        limits, session = Limits(max_seconds, max_cost), self.session
-        seeded = takes_context(objective)
-        with session.confirming.lock:  # a second thread waits, and then finds everything recorded
-            wanted = repetitions(selected(session.state, top), seeds)
-            if missing(session.state, wanted):
-                if not seeded:
-                    warnings.warn(UNSEEDED, UnseededWarning, stacklevel=2)
-                session.lock()  # which reads what another process has written since
-                wanted = repetitions(selected(session.state, top), seeds)
-                run_repetitions(session, wanted, objective, limits, options)
-        return confirmations(session.state, selected(session.state, top))
+        return confirm(self.session, objective, top, seeds, Limits(max_seconds, max_cost), options)
 
     def ask(self) -> Job | None:
         """The next job to evaluate, or None if nothing can start now.
@@ -387,16 +306,14 @@ class Study:
 
     def retry_failed(self) -> int:
         """Make failed evaluations available again, on rungs that are not decided yet. Returns how
-        many; failures that have already decided a promotion stay.
+        many. Failures that a promotion already depends on stay.
 
         >>> study.retry_failed()
         0
         """
-        self.session.lock()
-        failed = tuple(hyperband.failed_jobs(self.session.state))
-        if failed:
-            self.session.record([JobsReopened(failed)])
-        return len(failed)
+        from deepband.study.additions import retry_failed
+
+        return retry_failed(self.session)
 
     def enqueue(self, config: Mapping[str, Any], bracket: int = 0) -> tuple[int, int]:
         """Add a configuration to the search.
@@ -409,16 +326,9 @@ class Study:
         >>> study.enqueue({"x": 0.5})
         (0, 9)
         """
-        from deepband.core.placement import free_place
+        from deepband.study.additions import add_config
 
-        session = self.session
-        session.lock()
-        bracket = read_index("bracket", bracket, len(session.state.progress))
-        place = free_place(session.state, bracket)
-        session.record([ConfigsDrawn(*place, (session.space.config(config),), "enqueued")])
-        if session.state.is_ahead(*place):
-            _warn_of_waiting(f"the current run has no free slot in bracket {bracket}: the config")
-        return place
+        return add_config(self.session, config, bracket)
 
     def add_evaluation(
         self,
@@ -438,7 +348,9 @@ class Study:
         >>> study.add_evaluation({"x": 0.125}, 9, 0.25, origin="the pilot study")
         (2, 3, 2)
         """
-        return self._add(config, [(budget, result)], origin, None)[0]
+        from deepband.study.additions import add_results
+
+        return add_results(self.session, config, [(budget, result)], origin)[0]
 
     def add_evaluations(
         self,
@@ -450,38 +362,16 @@ class Study:
         """Import several results of one configuration: (budget, result) on neighbouring rungs, the
         lowest first. All of them are recorded, or none if it raises.
 
-        `place` is the (bracket, index) of the configuration, where several have the same values.
+        `place` is the (bracket, index) of the configuration. It is needed only if several
+        configurations have the same values.
 
         >>> new = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
         >>> new.add_evaluations({"x": 0.25}, [(3, 0.5), (9, 0.375)])
         [(1, 0, 1), (1, 0, 2)]
         """
-        return self._add(config, results, origin, place)
+        from deepband.study.additions import add_results
 
-    def _add(
-        self,
-        config: Mapping[str, Any],
-        results: Iterable[tuple[Budget, object]],
-        origin: str,
-        place: tuple[int, int] | None,
-    ) -> list[JobKey]:
-        from deepband.core.placement import facts_to_add
-
-        check_text("origin", origin, "give a text that says where results come from.")
-        session = self.session
-        session.lock()
-        wanted = "results are pairs, [(budget, result), ...]"
-        read = list(read_results(results, wanted, session.maximize))
-        values = session.space.config(config)
-        keys, facts = facts_to_add(session.state, values, read, origin, place)
-        done = session.done
-        session.record(facts)
-        if session.state.is_ahead(*keys[0][:2]):
-            why = f"the current run has no free slot in bracket {keys[0][0]}"
-            _warn_of_waiting(f"{why}: the result is recorded, and", stacklevel=6)
-        elif done:
-            _warn_of_waiting("the current run is done: the result is recorded, and", stacklevel=6)
-        return keys
+        return add_results(self.session, config, results, origin, place)
 
     # Continuing with more
 
@@ -509,10 +399,10 @@ class Study:
         >>> study.optimize(lambda config, budget: config["x"])
         >>> study.deepen("preserving")
         """
-        self.session.lock()
-        state = self.session.state
-        target = deeper(state) if to is None else read_target(state, to)
-        self._extend("deepen", strategy, target, unfinished, space, added)
+        from deepband.study.extension_request import start_extension
+
+        size = (to, None, None)
+        start_extension(self.session, "deepen", strategy, size, unfinished, space, added)
 
     def widen(
         self,
@@ -534,10 +424,10 @@ class Study:
         >>> study.optimize(lambda config, budget: config["x"])
         >>> study.widen()
         """
-        self.session.lock()
-        state = self.session.state
-        target = wider(state) if to is None else read_target(state, width=to)
-        self._extend("widen", strategy, target, unfinished, space, added)
+        from deepband.study.extension_request import start_extension
+
+        size = (None, to, None)
+        start_extension(self.session, "widen", strategy, size, unfinished, space, added)
 
     def extend(
         self,
@@ -568,38 +458,10 @@ class Study:
         >>> study.optimize(lambda config, budget: config["x"])
         >>> study.extend("efficient", max_budget=27, width=2)
         """
-        self.session.lock()
-        target = read_target(self.session.state, max_budget, width, brackets)
-        self._extend(
-            "extend", strategy or default_strategy(target), target, unfinished, space, added
-        )
+        from deepband.study.extension_request import start_extension
 
-    def _extend(
-        self,
-        action: str,
-        strategy: StrategyName,
-        target: Target,
-        unfinished: bool,
-        space: SpaceSpec | None,
-        added: Mapping[str, Any] | None,
-    ) -> None:
-        check_name(strategy)
-        if not isinstance(unfinished, bool):
-            raise InputError(f"unfinished is {shown(unfinished)}: give True or False.")
-        schedule = extended(self.session.state, strategy, target)
-        if strategy == FRUGAL and space is not None:
-            raise InputError(
-                "a frugal run samples nothing, so it cannot start with another space. Choose "
-                "another strategy."
-            )
-        change = self.session.space_change(space, added, schedule is None)
-        if schedule is None:
-            return
-        if unfinished and (strategy == FRUGAL or change):
-            action = "change the space" if change else "deepen frugally"
-        if not unfinished or strategy == FRUGAL or change:
-            self.session.check_done(action)
-        self.session.start_run(strategy, schedule, change)
+        size = (max_budget, width, brackets)
+        start_extension(self.session, "extend", strategy, size, unfinished, space, added)
 
     def quote(
         self,
@@ -618,19 +480,13 @@ class Study:
         >>> quote = study.quote("efficient", to=27)
         >>> wider = study.quote("efficient", width=2)
         """
-        state = self.session.state
-        by_default = (to, width, brackets) == (None, None, None)
-        target = deeper(state) if by_default else read_target(state, to, width, brackets)
-        strategy = default_strategy(target) if strategy is None else strategy
-        check_name(strategy)
-        schedule = extended(state, strategy, target)
-        if strategy == FRUGAL:
-            self.session.check_done("quote a frugal deepening")
-        return self.session.quote(strategy, schedule)
+        from deepband.study.extension_request import quote_extension
+
+        return quote_extension(self.session, strategy, (to, width, brackets))
 
     def advice(self, workers: int = 1) -> Advice:
-        """Which next step is likely to pay most: deepen, widen, or stop. It is judged by the
-        finished run alone: what each rung gained, how similarly the two top rungs rank
+        """Which next step is likely to pay most: deepen, widen, or stop. The finished run alone is
+        the evidence: what each rung gained, how similarly the two top rungs rank
         configurations, how reported learning curves ended, and how far apart the best losses are.
 
         If evaluations recorded their time, costs are also given as the time that this many
@@ -639,13 +495,9 @@ class Study:
         >>> study.advice().step in ("deepen", "widen", "stop")
         True
         """
-        from deepband.analysis.advice import advise
+        from deepband.study.extension_request import advise_extension
 
-        self.session.check_done("give advice")
-        workers = check_count("workers", workers)
-        advised = advise(self.session.state)
-        quotes = (self.session.quote(*option) for option in options(self.session.state))
-        return replace(advised, quotes=tuple(quotes), workers=workers)
+        return advise_extension(self.session, workers)
 
     # Results
 
@@ -726,8 +578,9 @@ class Study:
         >>> plan = study.plan()
         """
         from deepband.analysis import summary
+        from deepband.study.user_warnings import warn_of_small_space
 
-        warn_of_small_space(self.session, stacklevel=4)
+        warn_of_small_space(self.session)
         return summary.plan(self.session.state)
 
     def explain(self, bracket: int, index: int) -> tuple[Verdict, ...]:
@@ -788,18 +641,14 @@ class Study:
         >>> what_if = study.copy()
         >>> what_if.deepen("efficient")
         """
-        session = self.session
-        storage = MemoryStorage(history(session.state))
-        state = session.state.copy()
-        source = session.source.copy(state, sampler)
-        return Study(Session(storage, state, source, session.keep, session.inheritance))
+        return Study(self.session.copy(sampler))
 
     def save_as(self, path: str | os.PathLike[str]) -> None:
         """Write the whole study to a new file, with its checkpoints, and continue there.
 
-        Use it to keep a study in memory, and to rescue one whose file was moved or deleted while
-        it was open (GoneError): results reported since then are written too. It also works after
-        `close`; the study then stays closed.
+        Use it to store a study that was only in memory, and to rescue one whose file was moved or
+        deleted while it was open (GoneError): results reported since then are written too. It also
+        works after `close`; the study then stays closed.
 
         >>> study.save_as("rescued.study")
         """
@@ -811,38 +660,3 @@ class Study:
         >>> study.close()
         """
         self.session.close()
-
-
-def warn_of_small_space(session: Session, stacklevel: int = 3) -> None:
-    """Warn the caller of a method if the current run needs more configs than there are in the
-    space, unless equal ones share results."""
-    from deepband.analysis import summary
-
-    needed = summary.plan(session.state).configs
-    if session.space.size < needed and not session.state.created.reuse_identical:
-        warnings.warn(
-            f"the space has at most {counted(int(session.space.size), 'different config')} and the "
-            f"run needs {needed}: some will be evaluated more than once. Enlarge the space, raise "
-            "min_budget for fewer configs, or create the study with reuse_identical=True, so that "
-            "equal configs share results.",
-            SmallSpaceWarning,
-            stacklevel=stacklevel,
-        )
-
-
-def _warn_of_failures(watch: FailureWatch) -> None:
-    """Warn the caller of a method of a study about what failed during the call."""
-    summary = watch.summary()
-    if summary is not None:
-        text = f"{summary}\nstudy.failures() shows their configs and tracebacks."
-        warnings.warn(text, FailedEvaluationsWarning, stacklevel=3)
-
-
-def _warn_of_waiting(what: str, stacklevel: int = 5) -> None:
-    """Warn the caller of a method, which is below this function, the method and its lock."""
-    show_warning(
-        f"{what} waits for the next extension. Start one with study.deepen() or study.widen(), and "
-        "then call study.optimize(...).",
-        WaitingWarning,
-        stacklevel,
-    )

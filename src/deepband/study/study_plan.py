@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from deepband.analysis.quote import Quote, comparison
 from deepband.analysis.summary import Plan
 from deepband.analysis.text import about
-from deepband.core.extension import options
 from deepband.core.facts import Config
 from deepband.core.records import Evaluation
 from deepband.core.schedule import Budget
 from deepband.errors import InputError, counted
 from deepband.space.search_space import Space
+from deepband.study.extension_request import quote_options
 from deepband.study.forecast import Forecast, forecast
 from deepband.study.settings import open_study
 from deepband.study.study import Study
@@ -97,7 +97,7 @@ def _steps(study: Study) -> tuple[Quote, ...]:
     """What each way to continue costs once the run is done. No result is needed to know that."""
     while jobs := study.ask_all():
         study.tell_all([(job, 0.0) for job in jobs])
-    return tuple(study.session.quote(*option) for option in options(study.session.state))
+    return quote_options(study.session)
 
 
 class _Placeholders:

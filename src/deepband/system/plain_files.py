@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -92,18 +92,18 @@ def create_file(root: Path, *names: str) -> int:
 
 def file_names(root: Path, *names: str) -> list[str]:
     """The sorted names of the regular files in a folder; none if the folder is missing."""
-    try:
-        with opened_folder(root, *names) as folder, os.scandir(folder) as entries:
-            return sorted(each.name for each in entries if each.is_file(follow_symlinks=False))
-    except FileNotFoundError:
-        return []
+    return _names(os.DirEntry.is_file, root, *names)
 
 
 def folder_names(root: Path, *names: str) -> list[str]:
     """The sorted names of the folders in a folder; none if the folder is missing."""
+    return _names(os.DirEntry.is_dir, root, *names)
+
+
+def _names(is_wanted: Callable[..., bool], root: Path, *names: str) -> list[str]:
     try:
         with opened_folder(root, *names) as folder, os.scandir(folder) as entries:
-            return sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
+            return sorted(each.name for each in entries if is_wanted(each, follow_symlinks=False))
     except FileNotFoundError:
         return []
 

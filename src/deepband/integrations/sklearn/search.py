@@ -74,7 +74,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     `cv_results_` has one row per evaluation, with `iter`, `n_resources`, `bracket` and `run`.
     `best_score_`, `best_params_` and `best_index_` are the best on the highest resource, like
     `study_.best_at()`, not on any budget, like `study_.best`. `best_estimator_` is trained again
-    with the largest resource; `refit_indices_` are its samples if these are not all. With several
+    with the largest resource; `refit_indices_` are its samples, unless it uses all. With several
     metrics, `refit` names the one to optimise. `n_resources_` are the resources of each rung and
     `width_` is the width of the last run.
     """

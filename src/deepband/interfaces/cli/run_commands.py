@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +15,7 @@ import click
 import deepband
 from deepband.analysis.failures import FailureWatch
 from deepband.analysis.run_names import size_text
+from deepband.analysis.text import units
 from deepband.core.evaluations import best_evaluation
 from deepband.core.extension import extended, read_target
 from deepband.core.strategies import NAMES, StrategyName
@@ -29,109 +30,18 @@ from deepband.errors import (
 from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
-from deepband.interfaces.cli.group import (
-    BUDGET,
-    PATH,
-    RESOURCES,
-    json_option,
-    main,
-    merge_resources,
-    open_existing,
-    study_argument,
-)
+from deepband.interfaces.cli.group import BUDGET, json_option, main, open_existing, study_argument
 from deepband.interfaces.cli.option_names import in_words_of_command
-from deepband.interfaces.cli.output import describe, say, show, show_warnings
+from deepband.interfaces.cli.output import command, describe, say, show, show_warnings
 from deepband.interfaces.cli.rescue import rescued
-from deepband.interfaces.cli.user_code import (
-    SPACE_FILE,
-    load_objective,
-    load_space,
-    recalled,
-    remembered,
-)
-from deepband.samplers import SAMPLERS
+from deepband.interfaces.cli.run_options import EXECUTION_NAMES, options_of_runs
+from deepband.interfaces.cli.user_code import load_objective, load_space, recalled, remembered
 from deepband.storage.retention import KEEP, read_keep, retraining_cost, superfluous
 from deepband.study.extension_policy import read_automatic
-from deepband.study.study import Study, warn_of_small_space
+from deepband.study.study import Study
+from deepband.study.user_warnings import warn_of_small_space
 
-Command: TypeAlias = Callable[..., None]
 Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
-
-SETTINGS = [
-    click.argument("objective", required=False),
-    click.option("--max-budget", type=BUDGET, help="The largest budget of the first run."),
-    click.option("--min-budget", type=BUDGET, help="The smallest budget.  [default: 1]"),
-    click.option("--eta", type=int, help="The budget factor between rungs.  [default: 3]"),
-    click.option("--seed", type=int, help="The seed of all random choices.  [default: 0]"),
-    click.option("--maximize", is_flag=True, default=None, help="Larger values are better."),
-    click.option(
-        "--integer-budgets/--exact-budgets",
-        default=None,
-        help="Round budgets down.  [default: if min and max are whole]",
-    ),
-    click.option("--width", type=int, help="The width of the first run.  [default: 1]"),
-    click.option("--brackets", type=int, help="Only the first N brackets; 1: successive halving."),
-    click.option(
-        "--reuse-identical",
-        is_flag=True,
-        default=None,
-        help="Let equal configs share one result per rung.",
-    ),
-    click.option("--sampler", help=f"One of {', '.join(SAMPLERS)}.  [default: uniform]"),
-    click.option("--space", type=PATH, help=f"The search space: {SPACE_FILE}."),
-    click.option(
-        "--keep", default="newest", show_default=True, help=f"Checkpoints to keep: {KEEP}."
-    ),
-]
-EXECUTION = [
-    click.option("--workers", type=int, help="Number of concurrent evaluations.  [default: 1]"),
-    click.option("--executor", help="dask://host:port, ray or ray://host:port."),
-    click.option(
-        "--resources",
-        type=RESOURCES,
-        multiple=True,
-        callback=merge_resources,
-        help="What each job needs on Dask or Ray, such as num_gpus=1; may be repeated.",
-    ),
-    click.option(
-        "--devices", help="GPUs of worker processes, such as cuda:0,cuda:1; auto: all of them."
-    ),
-    click.option(
-        "--per-device",
-        type=int,
-        default=1,
-        show_default=True,
-        help="Number of worker processes that share a device.",
-    ),
-    click.option("--timeout", type=float, help="Time limit of one evaluation, in seconds."),
-    click.option(
-        "--retries",
-        type=int,
-        default=1,
-        show_default=True,
-        help="How often to retry a job whose worker died.",
-    ),
-    click.option(
-        "--no-wait",
-        "wait",
-        flag_value=False,
-        default=True,
-        help="Abandon jobs still running from a dead process.",
-    ),
-    click.option(
-        "--first-failures", type=int, help="Stop if the first N evaluations fail; 0: never."
-    ),
-    click.option("--max-seconds", type=float, help="Start no new job after this time."),
-]
-EXECUTION_NAMES = ["workers", "executor", "resources", "timeout", "retries", "wait"]
-EXECUTION_NAMES += ["first_failures", "devices", "per_device", "max_seconds"]
-
-
-def options_of_runs(command: Command) -> Command:
-    """Add the options that `run` and `auto-extend` share."""
-    for option in reversed([*SETTINGS, *EXECUTION]):
-        command = option(command)
-    return command
 
 
 @main.command()
@@ -152,6 +62,7 @@ def options_of_runs(command: Command) -> Command:
 )
 def run(
     study: Path,
+    max_seconds: float | None,
     max_cost: float | None,
     ahead: bool,
     ahead_limit: float | None,
@@ -173,18 +84,18 @@ def run(
     """
     steps = _steps(widen_to, deepen_to, strategy)
     _read_devices(given)
+    ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
+    limits = Limits(max_seconds, max_cost, ahead_limit)
     with _opened(study, given) as (opened, objective, execution):
         _check_steps(opened, steps)
         if retry_failed:
             count = opened.retry_failed()
             are = "evaluation is" if count == 1 else "evaluations are"
             say(f"{count} failed {are} repeated")
-        ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
-        limits = Limits(execution.pop("max_seconds"), max_cost, ahead_limit)
-        _run_steps(opened, objective, limits, RunOptions(**execution, progress=True), steps)
+        _run_steps(opened, objective, limits, RunOptions(**execution), steps)
         _report_end(opened, "a limit")
         if opened.done:
-            say(f"Deeper, wider or done? Ask: deepband advice {study}")
+            say(f"Deeper, wider or done? Ask: {command('advice', study)}")
 
 
 def _steps(widen_to: int | None, deepen_to: float | None, strategy: StrategyName | None) -> Steps:
@@ -231,6 +142,7 @@ def auto_extend(
     study: Path,
     max_cost: float | None,
     max_hours: float | None,
+    max_seconds: float | None,
     max_budget_limit: float | None,
     strategy: StrategyName,
     **given: Any,
@@ -242,27 +154,27 @@ def auto_extend(
     """
     _read_devices(given)
     read_automatic(strategy, max_cost, max_hours, max_budget_limit, given["workers"] or 1)
+    Limits(max_seconds)  # raises if it is invalid
     with _opened(study, given) as (opened, objective, execution):
         reason = opened.auto_extend(
             objective,
             max_cost=max_cost,
             max_hours=max_hours,
+            max_seconds=max_seconds,
             max_budget_limit=max_budget_limit,
             strategy=strategy,
-            progress=True,
             **execution,
         )
         _report_end(opened, "--max-seconds")
         if opened.done:
             say(in_words_of_command(reason))
-            say(f"Details: deepband advice {study}")
+            say(f"Details: {command('advice', study)}")
 
 
 def _read_devices(given: dict[str, Any]) -> None:
     """Replace devices by those that they name, and set the number of workers that follows. Invalid
     options raise here, before a study is created."""
-    names = [name for name in EXECUTION_NAMES if name != "max_seconds"]
-    options = RunOptions(**{name: given[name] for name in names})
+    options = RunOptions(**{name: given[name] for name in EXECUTION_NAMES})
     given.update(devices=options.devices, workers=options.workers)
 
 
@@ -305,8 +217,8 @@ def _failures_reported(study: Study, path: Path) -> Iterator[None]:
             warnings.simplefilter("ignore", FailedEvaluationsWarning)
             yield
     finally:
-        if summary := watch.summary():
-            say(f"{summary}\nConfigs and tracebacks: deepband failures {path}")
+        if summary := watch.summary(study.session.state):
+            say(f"{summary}\nConfigs and tracebacks: {command('failures', path)}")
 
 
 def _stored_objective(path: Path) -> str | None:
@@ -318,11 +230,7 @@ def _stored_objective(path: Path) -> str | None:
 
 
 def _retraining(cost: Fraction) -> str:
-    return f"Without the other checkpoints, deepening may repeat up to {_units(cost)}."
-
-
-def _units(cost: Fraction) -> str:
-    return f"{float(cost):.6g} unit{'' if cost == 1 else 's'}"
+    return f"Without the other checkpoints, deepening may repeat up to {units(cost)}."
 
 
 def _report_end(study: Study, limit: str) -> None:

@@ -14,7 +14,8 @@ from deepband.analysis.confirmations import (
     confirmations,
 )
 from deepband.analysis.key_figures import key_figures
-from deepband.analysis.quote import quote, quote_notes, quote_table
+from deepband.analysis.prices import quote
+from deepband.analysis.quote import quote_notes, quote_table
 from deepband.analysis.run_names import describe_step, name_of
 from deepband.analysis.text import brief, shortened
 from deepband.core import hyperband
@@ -90,6 +91,7 @@ def _cell(state: State, cell: CellStatus, running: frozenset[JobKey]) -> dict[st
         "evaluated": cell.by_run,
         "failed": cell.failed,
         "promoted": cell.promoted,
+        "promoted_by_run": cell.promoted_by_run,
         "open": cell.open,
         "marks": found,
     }

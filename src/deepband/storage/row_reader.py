@@ -1,4 +1,4 @@
-"""Encoding of facts as rows of plain tables, and decoding. Files of every format stay readable.
+"""Facts as they are read from rows of plain tables. Files of every format stay readable.
 
 Every row that is read is compared with its checksum, and a complete study with the sum of them.
 Files older than format 3 have no checksums.
@@ -7,11 +7,9 @@ Files older than format 3 have no checksums.
 from __future__ import annotations
 
 import json
-import math
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby
 from operator import itemgetter
@@ -23,53 +21,21 @@ from deepband.core.facts import (
     Confirmed,
     Fact,
     JobFinished,
-    JobsReopened,
     ObjectiveNamed,
     RunStarted,
     SpaceChange,
     StudyCreated,
 )
 from deepband.errors import FactError
-from deepband.storage.checksums import Row, Tally, checksum
-from deepband.storage.schema import COLUMNS, DEFAULTS, LISTED, format_of, missing_columns
-from deepband.storage.tagged_json import from_text, to_text
+from deepband.storage.checksums import Row, Tally
+from deepband.storage.schema import COLUMNS, DEFAULTS, STUDY, format_of, missing_columns
+from deepband.storage.tagged_json import from_text
 
 Head: TypeAlias = Mapping[str, Any]
 """The row of the study, by column."""
-_Open: TypeAlias = dict[str, Any]
-"""The same row while a commit is being written."""
-STUDY = COLUMNS["studies"].split()
 ID = re.compile("[0-9A-Za-z]{1,64}")
 """What the id of a study may look like: it is also the name of a folder."""
 FIRST_WITH_CONFIRMATIONS = 5
-THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
-
-
-def write(connection: sqlite3.Connection, facts: Iterable[Fact], head: Head | None) -> Head | None:
-    """Write facts within the current transaction, and return the new row of the study. `head` is
-    the row before, if there was one; None means that it has changed and nothing may be written."""
-    row = dict(head) if head else {}
-    row["commits"] = row.get("commits", 0) + 1
-    for kind, same in groupby(facts, key=type):
-        _WRITE[kind](connection, list(same), row)
-    if head is None:
-        _insert(connection, "studies", [tuple(row[name] for name in STUDY)])
-        return row
-    cursor = connection.execute(
-        "UPDATE studies SET objective = ?, commits = ?, reopened = ?, contents = ?, checksum = ? "
-        "WHERE commits = ? AND checksum = ?",
-        (
-            *(row[name] for name in ("objective", "commits", "reopened", "contents")),
-            _checksum(row),
-            head["commits"],
-            _checksum(head),
-        ),
-    )
-    return row if cursor.rowcount == 1 else None
-
-
-def _checksum(row: Head) -> int:
-    return checksum("studies", tuple(row[name] for name in STUDY))
 
 
 def read(connection: sqlite3.Connection) -> Iterator[Fact]:
@@ -220,10 +186,6 @@ def _drawn(
         yield ConfigsDrawn(bracket, start, configs, origin)
 
 
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
-
-
 def _study(row: Head) -> StudyCreated:
     if not ID.fullmatch(row["study"]):  # "../.." would lead out of the study's folder
         raise FactError(f"its id {row['study']!r} is not a valid name of a folder")
@@ -282,141 +244,3 @@ def _confirmed(
 def _curve(text: str) -> tuple[tuple[float, float], ...]:
     """The points of a learning curve. Infinity and NaN, which JSON does not have, are strings."""
     return tuple((float(step), float(loss)) for step, loss in json.loads(text))
-
-
-def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Row]) -> int:
-    """Insert rows with the values of all COLUMNS, and return the sum of their checksums."""
-    sums = [checksum(table, row) for row in rows]
-    marks = ", ".join("?" for _ in COLUMNS[table].split())
-    connection.executemany(
-        f"INSERT INTO {table} ({LISTED[table]}, checksum) VALUES ({marks}, ?)",
-        [(*row, each) for row, each in zip(rows, sums, strict=True)],
-    )
-    return sum(sums)
-
-
-def _now() -> str:
-    """The current time in the format of SQLite's CURRENT_TIMESTAMP."""
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _write_study(_: sqlite3.Connection, facts: Sequence[StudyCreated], row: _Open) -> None:
-    (fact,) = facts
-    row.update(
-        study=fact.study,
-        eta=fact.eta,
-        min_budget=str(fact.min_budget),
-        max_budget=str(fact.max_budget),
-        seed=str(fact.seed),
-        maximize=int(fact.maximize),
-        integer_budgets=int(fact.integer_budgets),
-        sampler=fact.sampler,
-        chunk=fact.chunk,
-        whole_costs=int(fact.whole_costs),
-        reuse_identical=int(fact.reuse_identical),
-        space=to_text(fact.space),
-        objective=None,
-        created=_now(),
-        reopened=0,
-        contents=0,
-    )
-
-
-def _write_objective(_: sqlite3.Connection, facts: Sequence[ObjectiveNamed], row: _Open) -> None:
-    row["objective"] = facts[-1].objective
-
-
-def _write_runs(connection: sqlite3.Connection, facts: Sequence[RunStarted], row: _Open) -> None:
-    rows = [
-        (
-            fact.run,
-            str(fact.max_budget),
-            fact.strategy,
-            _now(),
-            fact.width,
-            fact.brackets,
-            to_text(list(fact.change)) if fact.change else None,
-        )
-        for fact in facts
-    ]
-    row["contents"] += _insert(connection, "runs", rows)
-
-
-def _write_configs(
-    connection: sqlite3.Connection, facts: Sequence[ConfigsDrawn], row: _Open
-) -> None:
-    rows = [
-        (fact.bracket, index, to_text(config), fact.origin)
-        for fact in facts
-        for index, config in enumerate(fact.configs, fact.first)
-    ]
-    row["contents"] += _insert(connection, "configs", rows)
-
-
-def _write_finished(
-    connection: sqlite3.Connection, facts: Sequence[JobFinished], row: _Open
-) -> None:
-    now = _now()
-    rows = [
-        (
-            *key,
-            _real(loss),
-            error,
-            to_text(metrics) if metrics else None,
-            _real(seconds),
-            resumed_from,
-            to_text([list(map(_number, point)) for point in curve]) if curve else None,
-            origin,
-            now,
-            row["commits"],
-        )
-        for (*key, loss, error, metrics, seconds, resumed_from, curve, origin) in facts
-    ]
-    row["contents"] += _insert(connection, "evaluations", rows)
-
-
-def _real(value: float | None) -> float | None:
-    """A number as SQLite returns it: it does not store -0.0."""
-    return None if value is None else value + 0.0
-
-
-def _write_confirmed(
-    connection: sqlite3.Connection, facts: Sequence[Confirmed], row: _Open
-) -> None:
-    now = _now()
-    rows = [
-        (
-            *fact.key,
-            _real(fact.loss),
-            fact.error,
-            to_text(fact.metrics) if fact.metrics else None,
-            _real(fact.seconds),
-            now,
-            row["commits"],
-        )
-        for fact in facts
-    ]
-    row["contents"] += _insert(connection, "confirmations", rows)
-
-
-def _write_reopened(
-    connection: sqlite3.Connection, facts: Sequence[JobsReopened], row: _Open
-) -> None:
-    jobs = [job for fact in facts for job in fact.jobs]
-    for job in jobs:
-        sums = connection.execute(f"SELECT checksum FROM evaluations {THIS_JOB}", job)
-        row["contents"] -= sum(each for (each,) in sums)
-    connection.executemany(f"DELETE FROM evaluations {THIS_JOB}", jobs)
-    row["reopened"] = row["commits"]
-
-
-_WRITE: dict[type, Callable[[sqlite3.Connection, Any, _Open], None]] = {
-    StudyCreated: _write_study,
-    ObjectiveNamed: _write_objective,
-    RunStarted: _write_runs,
-    ConfigsDrawn: _write_configs,
-    JobFinished: _write_finished,
-    JobsReopened: _write_reopened,
-    Confirmed: _write_confirmed,
-}
-"""The functions that write facts of each type, and update the row of the study."""

@@ -1,0 +1,130 @@
+"""The facts of an open study: stored, applied to its state, and sent to observers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from deepband.core import hyperband
+from deepband.core.facts import Confirmed, Fact, JobFinished, JobReleased, JobsStarted
+from deepband.core.shared_results import SharedResults
+from deepband.core.state import State
+from deepband.errors import ClosedError, GoneError, StorageError
+from deepband.storage import Storage, state_of
+from deepband.study.observers import Observer, Observers, history
+from deepband.study.thread_safety import MethodLock, synchronized
+
+
+@synchronized(free={"group"})
+class FactLog:
+    """A study's storage, its state, and its observers."""
+
+    def __init__(self, storage: Storage, state: State, learns: bool) -> None:
+        self.storage = storage
+        self.state = state
+        """Everything recorded so far. Read it; only `record` changes it."""
+        self.learns = learns
+        """Whether the sampler uses earlier results."""
+        self._closed = False
+        self._observers: Observers | None = None
+        self._unsaved: tuple[Fact, ...] = ()
+        """Facts recorded after the study's file was lost: in the state, and nowhere else."""
+        self._shared = SharedResults() if state.created.reuse_identical else None
+        self._method_lock = MethodLock()
+
+    @property
+    def group(self) -> int | None:
+        """How many configs of a bracket a sampler that learns samples together. None if it does not
+        learn: then any config can be sampled at any time."""
+        return self.state.created.chunk if self.learns else None
+
+    def check_unlocked(self) -> None:
+        """Raise LockedError if another process has locked the study, which stays unlocked."""
+        self.storage.check_unlocked()
+
+    def observe(self, observer: Observer) -> None:
+        """Send an observer all facts so far and, until the study is closed, all new ones."""
+        if self._observers is None:
+            self._observers = Observers()
+        self._observers.add(observer, self.state)
+
+    def close(self) -> None:
+        """Release the lock and the file. Closing twice does nothing."""
+        if self._observers:
+            self._observers.check_quiet()
+        self._closed = True
+        self.storage.close()
+
+    def _lock(self) -> None:
+        """Become the only process that writes to the study, or raise LockedError. Every method that
+        writes does this first; the lock is held until `close`."""
+        if self._closed:
+            raise ClosedError
+        if self._observers:
+            self._observers.check_quiet()
+        if self.storage.lock():
+            self._reload()
+        if self._shared is not None:
+            with suppress(GoneError):  # then they are kept like any other result
+                self._store_shared((), self._shared)
+
+    def _reload(self) -> None:
+        """Load what another process has written in the meantime."""
+        if self._unsaved:
+            raise StorageError(
+                self.storage.path or "the study",
+                "has changed while it was away, and the study in memory has results that it does "
+                "not have. Write those to another file with study.save_as(path).",
+            )
+        running = hyperband.running_jobs(self.state)
+        self.state = state = state_of(self.storage)
+        self._shared = SharedResults() if state.created.reuse_identical else None
+        group = self.group
+        still = tuple(key for key in running if hyperband.is_ready(state, *key, group))
+        state.apply([JobsStarted(still)])
+        if self._observers:
+            self._observers.tell(history(state))
+
+    def _record(self, facts: Sequence[Fact]) -> None:
+        """Store facts, then apply them to the state. The caller has called `lock`."""
+        if self._shared is None:
+            self._store(facts)
+        else:
+            self._store_shared(facts, self._shared)
+
+    def _store_shared(self, facts: Sequence[Fact], shared: SharedResults) -> None:
+        """Store facts, then the results that equal configs share after them. If the process dies in
+        between, the next one does the rest."""
+        try:
+            if facts:
+                self._store(facts)
+            while facts := shared.due(self.state, facts):
+                self._store(facts)
+        except BaseException:
+            self._shared = SharedResults()  # what was due is due again
+            raise
+
+    def _store(self, facts: Sequence[Fact]) -> None:
+        try:
+            self.storage.append([*self._unsaved, *facts] if self._unsaved else facts)
+        except GoneError:
+            if any(isinstance(fact, JobFinished | JobReleased | Confirmed) for fact in facts):
+                self.state.apply(facts)  # a result must not be lost
+                self._unsaved += tuple(facts)
+            raise
+        self.state.apply(facts)
+        if self._observers:
+            self._observers.tell([*self._unsaved, *facts])
+        self._unsaved = ()
+
+    def _move(self, storage: Storage) -> None:
+        """Continue with a storage that has all facts, the unsaved ones too."""
+        unsaved, self._unsaved = self._unsaved, ()
+        self.storage.close()
+        self.storage = storage
+        if self._closed:
+            storage.close()
+        if self._observers and unsaved:
+            self._observers.tell(unsaved)
+
+    lock, record = _lock, _record  # the same for callers that do not hold the method lock
