@@ -13,12 +13,13 @@ from deepband.samplers.uniform import CHUNK, Uniform
 
 __all__ = ["SAMPLERS", "Sampler", "SamplerName", "Uniform", "make_sampler"]
 
-SamplerName: TypeAlias = Literal["uniform", "tpe", "forest", "de", "prior"]
+SamplerName: TypeAlias = Literal["uniform", "tpe", "forest", "gp", "de", "prior"]
 """The samplers that come with deepband."""
 SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": Uniform,
     "tpe": partial(ModelBased, "tpe"),
     "forest": partial(ModelBased, "forest"),
+    "gp": partial(ModelBased, "gp"),
     "de": partial(ModelBased, "de"),
     "prior": partial(ModelBased, "prior"),
 }

@@ -23,7 +23,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from deepband.core.facts import Config
 from deepband.core.records import Evaluation
 from deepband.samplers.model_based import is_random
-from deepband.samplers.observations import best_first, is_finite, pool
+from deepband.samplers.observations import best_first, is_finite, pool, targets
 from deepband.space.search_space import Space
 from deepband.space.unit_cube import Floats, Points
 
@@ -41,8 +41,7 @@ WIDTH = 0.2
 CHANCE = 0.5
 """The probability that a neighbour differs in a parameter."""
 FLOOR = 0.01
-WORST = 10.0
-"""Losses between these two, in units of the median distance to the best, are distinguished."""
+"""Losses that are closer to the best, in units of the median distance to it, are equally good."""
 INACTIVE = -1.0
 
 
@@ -79,7 +78,7 @@ def _best(
     used = training_set(observations)
     known = points.of([each.config for each in used])
     rungs = np.array([each.rung for each in used], dtype=np.float64)
-    forest.fit(_features(known, rungs), targets(used))
+    forest.fit(_features(known, rungs), targets(used, FLOOR))
     parents = points.of([each.config for each in ranked[:PARENTS]])
     candidates = np.concatenate(
         [_candidates(points, points.filled(parents, random), random) for _ in range(count)]
@@ -115,16 +114,6 @@ def training_set(observations: Sequence[Evaluation]) -> Sequence[Evaluation]:
     if len(observations) <= MOST:
         return observations
     return sorted(best_first(observations), key=attrgetter("rung"), reverse=True)[:MOST]
-
-
-def targets(observations: Sequence[Evaluation]) -> Floats:
-    """What the forest learns to predict for these observations."""
-    finite = np.array([each.loss for each in observations if is_finite(each)], dtype=np.longdouble)
-    best, median = finite.min(), np.median(finite)
-    unit = (median - best) or (finite.max() - best) or np.longdouble(1)
-    losses = [each.loss if is_finite(each) else np.inf for each in observations]
-    distance = (np.array(losses, dtype=np.longdouble) - best) / unit
-    return np.asarray(np.log(FLOOR + np.minimum(distance, WORST)), dtype=np.float64)
 
 
 def _features(places: Floats, rungs: Floats | int) -> Floats:
