@@ -361,7 +361,7 @@ def test_more_workers_than_declared_are_warned_of() -> None:
 
 def test_no_work_ahead() -> None:
     study = open_study(sampler=Remembering())
-    with pytest.raises(InputError, match="leave ahead out"):
+    with pytest.raises(InputError, match="leave out `ahead`"):
         study.optimize(lambda config, budget: 1.0, ahead=True)
 
 
