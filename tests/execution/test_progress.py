@@ -28,6 +28,7 @@ from deepband.execution.progress_text import (
     columns,
     fitted,
     last_line,
+    last_lines,
     lines,
     one_line,
     running_lines,
@@ -257,6 +258,13 @@ def test_any_terminal_is_large_enough(width: int, height: int) -> None:
     assert all(columns(line) <= max(width, 20) for line in found)
     if width > 20 and height > 7:
         assert "evaluations" in found[-1]  # the note is not cut
+
+
+def test_the_last_notes_are_whole() -> None:
+    """A path that is cut cannot be opened, and nothing is drawn over the last lines."""
+    path = "folder/" * 20
+    *_, found = last_lines(SAMPLE, [f"Workers' output: {path}"], 40, unicode=True)
+    assert found == f"Workers' output: {path}"
 
 
 def test_the_width_of_a_line_is_that_on_the_screen() -> None:
@@ -564,3 +572,62 @@ def test_a_log_gets_lines(folder: Path) -> None:
     assert all(line.startswith("run 0: ") for line in some)
     assert last.startswith("run 0: 22 of 22 evaluations, 78 of 78 units, best ")
     assert note == "Workers' output: a.study.files/output"
+
+
+STREAMS = """
+import os, sys, deepband
+
+class Bare:
+    def write(self, text): pass
+    def flush(self): pass
+
+kept = []
+
+def keeps(config, budget):
+    kept.append(sys.stdout)
+    return config["x"]
+
+def program(stdout=None):
+    sys.stdout = stdout or sys.stdout
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
+    study.optimize(keeps, progress=True)
+    print(len(study.evaluations), "END", file=sys.stderr)
+
+def closed():
+    stream = open(os.devnull, "w")
+    stream.close()
+    return stream
+
+eval(sys.argv[1])
+if len(sys.argv) > 2:
+    kept[0].write("printed later")
+    kept[0].flush()
+    assert deepband.execution.display._view(always=False) is not None
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("stdout", ["Bare()", "closed()"])
+def test_an_unusual_stdout_beside_a_terminal_harms_nothing(tmp_path: Path, stdout: str) -> None:
+    (tmp_path / "streams.py").write_text(STREAMS)
+    terminal = Terminal(["streams.py", f"program({stdout})"], tmp_path)
+    assert terminal.wait() == 0
+    bar, *_, end, _ = terminal.screen
+    assert (bar, end) == (f"run 0  {'━' * 40}  100 %", "22 END")
+
+
+def test_what_a_kept_stream_prints_after_the_run_is_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "streams.py").write_text(STREAMS)
+    terminal = Terminal(["streams.py", "program()", "later"], tmp_path)
+    assert terminal.wait() == 0
+    assert terminal.screen[-2:] == ["22 END", "printed later"]
+
+
+def test_a_terminal_without_process_groups(folder: Path) -> None:
+    """As on Windows."""
+    start = "runpy.run_path('program.py', run_name='__main__')"
+    code = f"import os, runpy; del os.tcgetpgrp, os.getpgrp; {start}"
+    terminal = Terminal(["-c", code, "waits"], folder)
+    terminal.wait_for("^1 running on 1 worker")
+    (folder / "go").touch()
+    assert terminal.wait() == 0

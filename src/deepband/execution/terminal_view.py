@@ -40,7 +40,7 @@ class TerminalView:
         """Let everything that Python code prints to the terminal go through `print`."""
         for name in ("stdout", "stderr"):
             original = getattr(sys, name)
-            if original is not None and original.isatty():
+            if _is_terminal(original):
                 output = Output(self, name, original)
                 self._outputs.append(output)
                 setattr(sys, name, output)
@@ -67,14 +67,12 @@ class TerminalView:
         """Remove the view, and let Python code print directly again."""
         with self._lock:
             self._draw([])
-        for output in self._outputs:
-            if getattr(sys, output.stream) is output:
-                setattr(sys, output.stream, output.original)
-            _move_logging(output, output.original)
-            with suppress(OSError, ValueError):
-                output.original.write(output.partial + ("\n" if output.partial else ""))
-                output.original.flush()
-        self._outputs.clear()
+            for output in self._outputs:
+                if getattr(sys, output.stream) is output:
+                    setattr(sys, output.stream, output.original)
+                _move_logging(output, output.original)
+                output.end()
+            self._outputs.clear()
 
     def print(self, output: Output, text: str) -> None:
         """Print the complete lines of a text above the view. The rest is shown in the view until
@@ -124,11 +122,22 @@ class Output:
         self.original = original
         self.partial = ""
         """What was printed since the last end of a line."""
+        self.ended = False
+        """Whether the view is gone. Whoever still has this object, such as a progress bar that was
+        created during the run, prints directly."""
         self._view = view
+
+    def end(self) -> None:
+        """Print what is left, and let everything else through."""
+        self.ended = True
+        with suppress(OSError, ValueError):
+            self.original.write(self.partial + ("\n" if self.partial else ""))
+            self.original.flush()
+        self.partial = ""
 
     def write(self, text: str) -> int:
         """Print a text above the view. A forked process has no view, and must not use its lock."""
-        if os.getpid() != self._view.process or not isinstance(text, str):
+        if self.ended or os.getpid() != self._view.process or not isinstance(text, str):
             return self.original.write(text)
         self._view.print(self, text)
         return len(text)
@@ -153,6 +162,13 @@ def _move_logging(old: object, new: object) -> None:
                 handler.setStream(new)
 
 
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal. It may be closed, or replaced by any object."""
+    with suppress(AttributeError, OSError, ValueError):
+        return stream is not None and stream.isatty()
+    return False
+
+
 def _size(terminal: TextIO) -> tuple[int, int]:
     """The columns that a line may use, and the rows. In the last column, terminals wrap."""
     found = os.terminal_size((0, 0))
@@ -165,7 +181,7 @@ def _in_foreground(terminal: TextIO) -> bool:
     """Whether this process may draw: not while its shell has put it into the background."""
     try:
         return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    except (OSError, ValueError):  # it is not the terminal that controls this process
+    except (OSError, ValueError, AttributeError):  # another terminal, or no process groups
         return True
 
 
