@@ -387,7 +387,7 @@ def test_the_setting_is_stored_and_compared(tmp_path: Path) -> None:
 
 
 def test_work_ahead_is_refused() -> None:
-    with pytest.raises(deepband.InputError, match="leave ahead out"):
+    with pytest.raises(deepband.InputError, match="leave out `ahead`"):
         open_small().optimize(objective, workers=2, ahead=True, progress=False)
 
 

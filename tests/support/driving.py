@@ -50,7 +50,7 @@ def finish(study: Study, objective: Objective, order: random.Random | None = Non
         hand += study.ask_all()
         if order is not None:
             order.shuffle(hand)
-        batch = hand[: order.randint(1, len(hand))] if order else hand
+        batch = hand[: order.randint(1, len(hand))] if order and hand else hand
         hand = hand[len(batch) :]
         study.tell_all([(job, objective(job)) for job in batch])
         done += batch
