@@ -45,6 +45,7 @@ class OneConfig:
         bracket: int,
         indices: Sequence[int],
         seed: int,
+        pending: object = (),
     ) -> list[dict[str, object]]:
         return [{} for _ in indices]
 

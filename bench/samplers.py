@@ -8,11 +8,13 @@ import time
 import numpy as np
 
 from deepband.core.records import Evaluation
-from deepband.samplers import GROUP, SAMPLERS, Uniform
+from deepband.samplers import SAMPLERS, Uniform
 from deepband.space.search_space import Space
 
 OBSERVATIONS = 1000
 GROUPS = 20
+GROUP = 8
+"""How many configs are drawn together."""
 SPACE = {
     "lr": (1e-5, 1e-1, "log"),
     "momentum": (0.0, 0.99),
@@ -28,7 +30,7 @@ def milliseconds(name: str) -> float:
     """A config, at the best of several groups."""
     space = Space(SPACE)
     observations = observed(space)
-    sampler = SAMPLERS[name](GROUP)
+    sampler = SAMPLERS[name](64)
     sampler.draw(space, observations, 1, range(GROUP), 0)  # loads what it needs
     times = []
     for group in range(GROUPS):

@@ -36,6 +36,7 @@ __all__ = [
     "FactError",
     "FailedEvaluationsWarning",
     "GoneError",
+    "IdleWorkersWarning",
     "InputError",
     "JobError",
     "LockedError",
@@ -284,6 +285,10 @@ class SmallSpaceWarning(UserWarning):
 
 class FailedEvaluationsWarning(UserWarning):
     """Some evaluations of a run failed. They are recorded, and the run continued."""
+
+
+class IdleWorkersWarning(UserWarning):
+    """A sampler that learns cannot supply all workers with configs."""
 
 
 class UnseededWarning(UserWarning):

@@ -276,7 +276,13 @@ class Learning:
     learns = True
 
     def draw(
-        self, space: Any, observations: Any, bracket: int, indices: Any, seed: int
+        self,
+        space: Any,
+        observations: Any,
+        bracket: int,
+        indices: Any,
+        seed: int,
+        pending: Any = (),
     ) -> list[dict[str, float]]:
         return [{"x": (bracket + index) % 7 / 7} for index in indices]
 

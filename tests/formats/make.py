@@ -41,7 +41,12 @@ def main() -> None:
     elsewhere, equal configs, confirmations and a job left open."""
     place = HERE / f"format_{FORMAT}.sqlite"
     space = {"x": (0.0, 1.0), "kind": ["a", None, 3]}
-    settings: dict[str, Any] = {"max_budget": 3, "seed": 2**70, "reuse_identical": True}
+    settings: dict[str, Any] = {
+        "max_budget": 3,
+        "seed": 2**70,
+        "reuse_identical": True,
+        "parallel": 2,
+    }
     with deepband.open_study(place, space=space, **settings) as study:
         study.session.name_objective("train.py:train")
         study.enqueue({"x": 0.25, "kind": None})

@@ -1188,7 +1188,11 @@ SCALERS = [StandardScaler(), MinMaxScaler(), "passthrough"]
 
 @pytest.mark.parametrize(
     "sampler",
-    ["uniform", "tpe", *(pytest.param(name, marks=heavy) for name in ("forest", "de", "prior"))],
+    [
+        "uniform",
+        "tpe",
+        *(pytest.param(name, marks=heavy) for name in ("forest", "gp", "de", "prior")),
+    ],
 )
 def test_estimators_as_choices(sampler: Any) -> None:
     pipe = Pipeline([("scale", StandardScaler()), ("model", LogisticRegression())])

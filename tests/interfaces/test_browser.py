@@ -262,6 +262,18 @@ def test_a_config_is_opened_from_the_table_by_keyboard(browser: Browser, tmp_pat
         browser.check_quiet()
 
 
+def test_the_page_of_a_config_fits_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    place = tmp_path / f"{'a_long_name_' * 12}.study"
+    make(place).close()
+    browser.look(PHONE)
+    with serving(place) as server:
+        browser.open(server.url)
+        wait_until(lambda: browser.all("#evaluations tbody a"))
+        browser.click("#evaluations tbody a")
+        wait_until(lambda: browser.texts("h1") == ["Bracket 0, index 0"])
+        browser.check_quiet()
+
+
 def test_focus_in_the_table_survives_an_update(browser: Browser, tmp_path: Path) -> None:
     """A row that has the focus keeps it when the table changes under it."""
     study = deepband.open_study(tmp_path / "a.study", space=SPACE, max_budget=3)

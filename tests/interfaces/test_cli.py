@@ -431,7 +431,7 @@ def test_resources_that_cannot_be_read_are_refused(given: list[str], why: str) -
 
 def test_resources_need_a_cluster(folder: Path) -> None:
     run = ["run", "a.study", "train.py:objective", "--max-budget", 3, "--resources", "num_gpus=1"]
-    assert "resources only apply to Ray and Dask" in call(folder, *run, code=2)
+    assert "`--resources` only apply to Ray and Dask" in call(folder, *run, code=2)
     assert deepband.open_study(folder / "a.study").evaluations == []
 
 
@@ -592,8 +592,8 @@ def test_devices_of_workers(folder: Path) -> None:
     [
         (["--devices", "gpu0"], "the device 'gpu0' cannot be read: give names such as 'cuda:0'"),
         (["--devices", "GPU-a", "--workers", 2], "--per-device 2 to let workers share a device"),
-        (["--devices", "GPU-a", "--executor", "ray"], "what each job needs as resources"),
-        (["--per-device", 2], "give --devices, too"),
+        (["--devices", "GPU-a", "--executor", "ray"], "what each job needs as `--resources`"),
+        (["--per-device", 2], "give `--devices`, too"),
     ],
 )
 def test_devices_that_cannot_be_used_create_no_study(

@@ -138,6 +138,6 @@ def test_defaults_need_neither_data_nor_other_packages() -> None:
     played = MethodComparison().played
     assert played == tuple(name for name in METHODS if is_builtin(name))
     assert {"uniform", "de", "frugal-9", "auto", "random"} <= {*played}
-    assert not {"tpe", "forest-3", "optuna-tpe", "smac"} & {*played}
+    assert not {"tpe", "forest-3", "gp", "optuna-tpe", "smac"} & {*played}
     assert "tpe" in MethodComparison(methods=("tpe",)).played
     assert Replication().names == tuple(CURVES)

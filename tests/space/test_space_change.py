@@ -130,13 +130,15 @@ def test_a_script_that_is_run_again_does_nothing() -> None:
         study.widen(to=3, space=OLD | {"seed": 8})
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "forest", "de", "prior"])
+@pytest.mark.parametrize("sampler", ["tpe", "forest", "gp", "de", "prior"])
 def test_samplers_that_learn_use_the_configs_that_fit(sampler: SamplerName) -> None:
     study = finished(sampler=sampler)
     study.widen(space=WIDER)
     finish(study, noisy(0))
     assert all(study.session.space.has(config) for config in sampled(study, 1))
-    seen = study.session.source._observations(study.session.state, 2, 0)
+    session, virtual = study.session, study.session.virtual
+    assert virtual is not None
+    seen = session.source._observations(session.state, virtual, len(virtual.ended))
     assert 0 < len(seen) < len(study.evaluations)
     assert all(study.session.space.has(each.config) for each in seen)
 

@@ -211,7 +211,7 @@ def test_any_number_of_workers_comes_to_the_same(tmp_path: Path, sampler: str) -
     found = []
     for workers in (1, 3):
         place = tmp_path / f"{workers}.study"
-        with open_small(place, max_budget=27, sampler=sampler) as study:
+        with open_small(place, max_budget=27, sampler=sampler, parallel=3) as study:
             study.optimize(objective, workers=workers, progress=False)
             study.deepen("efficient")
             study.optimize(objective, workers=workers, progress=False)

@@ -105,6 +105,7 @@ MODES = {
     "service": Mode(service=True),
     "tpe": Mode(sampler="tpe", options=TRUSTED),
     "forest": Mode(sampler="forest", options=TRUSTED),
+    "gp": Mode(sampler="gp", options=TRUSTED),
     "de": Mode(sampler="de", options=TRUSTED),
     "prior": Mode(sampler="prior", options=TRUSTED),
     "discarding": Mode((("discarding", {"max_budget": 27}),), options=TRUSTED),

@@ -52,12 +52,14 @@ class StudyCreated(NamedTuple):
     integer_budgets: bool
     sampler: str
     chunk: int
-    """How many configs of a bracket are sampled together. A different number gives different
-    configs."""
+    """How many configs of a bracket a sampler that does not learn samples together. A different
+    number gives different configs."""
     whole_costs: bool = False
     """Whether costs count the whole budgets that jobs carry. Older studies count exact ones."""
     reuse_identical: bool = False
     """Whether equal configs share one result per rung."""
+    parallel: int = 1
+    """The number of virtual workers that decides which results a sampler that learns may use."""
 
 
 class SpaceChange(NamedTuple):

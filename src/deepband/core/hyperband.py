@@ -3,9 +3,8 @@
 Brackets are independent and run concurrently. A job can run when its config has arrived on its
 rung. Lower rungs come first, then lower brackets, then lower indices.
 
-With a sampler that learns, brackets run sequentially, because the configs of a bracket are sampled
-with the results of all brackets below it. They are sampled in groups of `group` configs (None for a
-sampler that does not learn), each when the groups before it are evaluated on the starting rung.
+With a sampler that learns, a job whose config is not sampled yet can run when it has started on the
+virtual clock (`virtual_schedule.py`).
 """
 
 from __future__ import annotations
@@ -14,29 +13,24 @@ from collections.abc import Iterator
 
 from deepband.core.facts import JobKey
 from deepband.core.state import State
+from deepband.core.virtual_schedule import VirtualSchedule
 
 
-def ready_jobs(state: State, group: int | None = None) -> Iterator[JobKey]:
-    """All jobs that can be handed out now, in order."""
+def ready_jobs(state: State, virtual: VirtualSchedule | None = None) -> Iterator[JobKey]:
+    """All jobs that can be handed out now, in order: with a sampler that learns, first those that
+    have started on the virtual clock."""
+    if virtual is not None:
+        yield from (key for key in virtual.started(state) if not is_running(state, *key))
     order = sorted((progress.rung, bracket) for bracket, progress in enumerate(state.progress))
     for rung, bracket in order:
-        end = None if group is None else _ready_end(state, bracket, group)
         for index in reversed(state.progress[bracket].waiting):
-            if end is not None and index >= end:
+            if virtual is None:
+                yield bracket, index, rung
+                continue
+            if index >= len(state.configs[bracket]):
                 break
-            yield bracket, index, rung
-
-
-def _ready_end(state: State, bracket: int, group: int) -> int:
-    """With a sampler that learns, the jobs of a bracket with smaller indices than this can run."""
-    if any(progress.open for progress in state.progress[:bracket]):
-        return 0
-    progress, sampled = state.progress[bracket], len(state.configs[bracket])
-    if progress.rung > bracket:
-        return state.schedule.start_size(bracket)
-    # A group may be sampled in part: a deepening cuts it, or users enqueue configs.
-    first = sampled // group * group
-    return sampled if progress.first_open < first else first + group
+            if not virtual.has_started((bracket, index, rung)):
+                yield bracket, index, rung
 
 
 def jobs_ahead(state: State) -> Iterator[JobKey]:
@@ -52,7 +46,9 @@ def jobs_ahead(state: State) -> Iterator[JobKey]:
                 yield bracket, index, bracket
 
 
-def is_ready(state: State, bracket: int, index: int, rung: int, group: int | None = None) -> bool:
+def is_ready(
+    state: State, bracket: int, index: int, rung: int, virtual: VirtualSchedule | None = None
+) -> bool:
     """Whether a job can be handed out now: for the current run, or ahead of the next full one."""
     key = bracket, index, rung
     if bracket < 0 or index < 0:
@@ -60,12 +56,13 @@ def is_ready(state: State, bracket: int, index: int, rung: int, group: int | Non
     if state.is_late(*key):
         return is_open(state, *key) and key not in state.late.running
     if not state.is_ahead(bracket, index):
-        can_start = group is None or index < _ready_end(state, bracket, group)
-        running = index in state.progress[bracket].running
-        return is_open(state, *key) and can_start and not running
+        if not is_open(state, *key) or index in state.progress[bracket].running:
+            return False
+        sampled = index < len(state.configs[bracket])
+        return virtual is None or sampled or virtual.has_started(key)
     needed = rung == bracket and state.coming.contains(bracket, index)
     started = key in state.ahead.running or key in state.ahead.results
-    return needed and not started and group is None
+    return needed and not started and virtual is None
 
 
 def is_running(state: State, bracket: int, index: int, rung: int) -> bool:
@@ -105,9 +102,11 @@ def open_jobs(state: State) -> int:
     return sum(progress.open for progress in state.progress)
 
 
-def failed_jobs(state: State) -> Iterator[JobKey]:
+def failed_jobs(state: State, virtual: VirtualSchedule | None = None) -> Iterator[JobKey]:
     """The failed evaluations that can be repeated: those of the current run on undecided rungs (in
-    a frugal run all of them, until it is done), and those ahead of the next run."""
+    a frugal run all of them, until it is done), and those ahead of the next run. None that a
+    sampler has learned from."""
+    used = virtual.seen(state) if virtual else ()
     for key, result in state.ahead.results.items():
         if result.loss is None and not result.imported:
             yield key
@@ -117,8 +116,9 @@ def failed_jobs(state: State) -> Iterator[JobKey]:
             for index, result in state.results[bracket, progress.rung].items():
                 own = result.run == state.run.number and not result.imported
                 needed = index in state.run.arrived[bracket, progress.rung]
-                if result.loss is None and own and needed:
-                    yield bracket, index, progress.rung
+                key = bracket, index, progress.rung
+                if result.loss is None and own and needed and key not in used:
+                    yield key
 
 
 def is_done(state: State) -> bool:

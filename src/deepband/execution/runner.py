@@ -150,7 +150,7 @@ def _loop(
     )
     first_failures = options.first_failures
     if first_failures is None:
-        at_once = min(chosen.free, session.group or chosen.free)
+        at_once = min(chosen.free, session.parallel or chosen.free)
         first_failures = max(FIRST_FAILURES, at_once)
     return Loop(
         session,

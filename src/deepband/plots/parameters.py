@@ -17,6 +17,8 @@ NOWHERE = -0.12
 """Where a config lies on the axis of a parameter that it does not have."""
 PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.6}
 """Behind a text that lines cross."""
+MOST_WIDTH = 16.0
+"""In inches: in a wider figure, texts are too small for a page."""
 MOST_AXES = MOST_SHARES = 20
 """How many parameters a plot shows: with more, nothing can be read."""
 MOST_CHOICES = 8
@@ -28,7 +30,7 @@ def draw_parallel(measure: Measure, ax: Axes | None, rung: int | None, most: int
     state = measure.state
     every = chart_data.axes(state)
     axes = every[:MOST_AXES]
-    ax = new_axes(ax, width=max(6.0, 2.0 + 1.4 * len(axes)))
+    ax = new_axes(ax, width=min(MOST_WIDTH, max(6.0, 2.0 + 1.4 * len(axes))))
     chosen = chart_data.rung_to_judge(state, rung)
     found = on_rung(measure, chosen)
     if not found:

@@ -11,17 +11,15 @@ from deepband.samplers.base import Sampler
 from deepband.samplers.model_based import ModelBased, check_installed
 from deepband.samplers.uniform import CHUNK, Uniform
 
-__all__ = ["GROUP", "SAMPLERS", "Sampler", "SamplerName", "Uniform", "make_sampler"]
+__all__ = ["SAMPLERS", "Sampler", "SamplerName", "Uniform", "make_sampler"]
 
-SamplerName: TypeAlias = Literal["uniform", "tpe", "forest", "de", "prior"]
+SamplerName: TypeAlias = Literal["uniform", "tpe", "forest", "gp", "de", "prior"]
 """The samplers that come with deepband."""
-GROUP = 8
-"""How many configs a sampler that learns samples together."""
-
 SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": Uniform,
     "tpe": partial(ModelBased, "tpe"),
     "forest": partial(ModelBased, "forest"),
+    "gp": partial(ModelBased, "gp"),
     "de": partial(ModelBased, "de"),
     "prior": partial(ModelBased, "prior"),
 }
@@ -37,14 +35,11 @@ def make_sampler(given: str | Sampler, chunk: int | None = None) -> tuple[str, S
         if chunk is None:  # an existing study can be read without the sampler's libraries
             check_installed(given)
         made = SAMPLERS[given](chunk or CHUNK)
-        return given, made, chunk or _default_chunk(made)
+        return given, made, chunk or CHUNK
     if isinstance(given, type) or not isinstance(given, Sampler) or not callable(given.draw):
         raise InputError(
             f"{shown(given)} is not a sampler: give one of {', '.join(map(repr, SAMPLERS))}, or an "
-            "object with a method draw(space, observations, bracket, indices, seed) and `learns`."
+            "object with a method draw(space, observations, bracket, indices, seed, pending) "
+            "and `learns`."
         )
-    return type(given).__name__, given, chunk or _default_chunk(given)
-
-
-def _default_chunk(sampler: Sampler) -> int:
-    return GROUP if sampler.learns else CHUNK
+    return type(given).__name__, given, chunk or CHUNK

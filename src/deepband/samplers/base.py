@@ -19,9 +19,8 @@ class Sampler(Protocol):
     def learns(self) -> bool:
         """Whether it uses observations. A sampler that does not receives none.
 
-        With a sampler that learns, brackets run sequentially, lowest first, and the new configs of
-        a bracket are sampled in groups, each when those before it are evaluated on the starting
-        rung.
+        With a sampler that learns, the order of samples and the results that each of them may use
+        follow a virtual clock with the declared number of workers (`open_study(parallel=...)`).
         """
 
     def draw(
@@ -31,13 +30,13 @@ class Sampler(Protocol):
         bracket: int,
         indices: Sequence[int],
         seed: int,
+        pending: Sequence[Config] = (),
     ) -> list[Config]:
         """The configs of a bracket at these indices, in their order.
 
-        With a sampler that learns, the indices are those of one group, or what remains of it after
-        a deepening or an enqueued config cut it: derive the random generator from the seed, the
-        bracket and the first index. `observations`, sorted by bracket, index and rung, are all
-        evaluations of earlier runs, those that the current run needs in lower brackets, and those
-        of the earlier groups of this bracket on its starting rung. Other results would depend on
-        the order in which they arrive.
+        With a sampler that learns, these are the configs of the bracket whose jobs start at the
+        same virtual time: derive the random generator from the seed, the bracket and the first
+        index. `observations`, sorted by bracket, index and rung, are all evaluations of earlier
+        runs, imported ones, and those that have ended in virtual time. `pending` are the configs
+        that are being evaluated for the first time then.
         """

@@ -31,7 +31,11 @@ FEWEST, MOST = 4, 20
 
 
 def propose(
-    space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
+    space: Space,
+    observations: Sequence[Evaluation],
+    pending: Sequence[Config],
+    indices: Sequence[int],
+    random: RandomState,
 ) -> list[Config | None]:
     points = Points(space)
     ranked = [each for each in pool(observations) if is_finite(each)]

@@ -23,7 +23,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from deepband.core.facts import Config
 from deepband.core.records import Evaluation
 from deepband.samplers.model_based import is_random
-from deepband.samplers.observations import best_first, is_finite, pool
+from deepband.samplers.observations import best_first, is_finite, pool, targets
 from deepband.space.search_space import Space
 from deepband.space.unit_cube import Floats, Points
 
@@ -41,20 +41,23 @@ WIDTH = 0.2
 CHANCE = 0.5
 """The probability that a neighbour differs in a parameter."""
 FLOOR = 0.01
-WORST = 10.0
-"""Losses between these two, in units of the median distance to the best, are distinguished."""
+"""Losses that are closer to the best, in units of the median distance to it, are equally good."""
 INACTIVE = -1.0
 
 
 def propose(
-    space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
+    space: Space,
+    observations: Sequence[Evaluation],
+    pending: Sequence[Config],
+    indices: Sequence[int],
+    random: RandomState,
 ) -> list[Config | None]:
     points = Points(space)
     ranked = [each for each in pool(observations) if is_finite(each)]
     wanted = [place for place, index in enumerate(indices) if not is_random(index)]
     proposed: list[Config | None] = [None] * len(indices)
     if ranked and wanted:
-        found = _best(points, observations, ranked, len(wanted), random)
+        found = _best(points, observations, ranked, pending, len(wanted), random)
         for place, config in zip(wanted, found, strict=True):
             proposed[place] = config
     return proposed
@@ -64,17 +67,18 @@ def _best(
     points: Points,
     observations: Sequence[Evaluation],
     ranked: Sequence[Evaluation],
+    pending: Sequence[Config],
     count: int,
     random: RandomState,
 ) -> list[Config | None]:
-    """`count` configs, each the best of its own candidates."""
+    """`count` configs, each the best of its own candidates, and none of them known or pending."""
     forest = ExtraTreesRegressor(
         TREES, min_samples_split=3, bootstrap=True, random_state=int(random.randint(2**31))
     )
     used = training_set(observations)
     known = points.of([each.config for each in used])
     rungs = np.array([each.rung for each in used], dtype=np.float64)
-    forest.fit(_features(known, rungs), targets(used))
+    forest.fit(_features(known, rungs), targets(used, FLOOR))
     parents = points.of([each.config for each in ranked[:PARENTS]])
     candidates = np.concatenate(
         [_candidates(points, points.filled(parents, random), random) for _ in range(count)]
@@ -83,7 +87,9 @@ def _best(
     legal = points.of([config or ranked[0].config for config in configs])
     gain = _improvement(forest, _features(legal, ranked[0].rung))
     gain[[config is None for config in configs]] = -np.inf
-    chosen = _new(gain.reshape(count, -1), _keys(legal), set(_keys(known)))
+    chosen = _new(
+        gain.reshape(count, -1), _keys(legal), {*_keys(known), *_keys(points.of(pending))}
+    )
     return [None if number is None else configs[number] for number in chosen]
 
 
@@ -108,16 +114,6 @@ def training_set(observations: Sequence[Evaluation]) -> Sequence[Evaluation]:
     if len(observations) <= MOST:
         return observations
     return sorted(best_first(observations), key=attrgetter("rung"), reverse=True)[:MOST]
-
-
-def targets(observations: Sequence[Evaluation]) -> Floats:
-    """What the forest learns to predict for these observations."""
-    finite = np.array([each.loss for each in observations if is_finite(each)], dtype=np.longdouble)
-    best, median = finite.min(), np.median(finite)
-    unit = (median - best) or (finite.max() - best) or np.longdouble(1)
-    losses = [each.loss if is_finite(each) else np.inf for each in observations]
-    distance = (np.array(losses, dtype=np.longdouble) - best) / unit
-    return np.asarray(np.log(FLOOR + np.minimum(distance, WORST)), dtype=np.float64)
 
 
 def _features(places: Floats, rungs: Floats | int) -> Floats:

@@ -2,8 +2,8 @@
 that `uniform` would have sampled at the same index.
 
 Thus each of them samples exactly as `uniform` does until it has enough observations, and always at
-every third index. A third of a study's configs is therefore random whatever the losses are, and
-Hyperband's guarantee holds with three times the configs.
+every third index (`gp`: every fifth). A third of a study's configs is therefore random whatever the
+losses are, and Hyperband's guarantee holds with three times the configs (`gp`: five times).
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ if TYPE_CHECKING:
     from numpy.random import RandomState
 
     Propose: TypeAlias = Callable[
-        [Space, Sequence[Evaluation], Sequence[int], RandomState], list[Config | None]
+        [Space, Sequence[Evaluation], Sequence[Config], Sequence[int], RandomState],
+        list[Config | None],
     ]
-    """Proposes configs for indices from observations; None stands for a random config."""
+    """Proposes configs for indices from observations and pending configs; None stands for a random
+    config."""
 
-NEEDS = {"tpe": ("optuna", "Optuna"), "forest": ("sklearn", "scikit-learn")}
-"""The optional package that a sampler imports, and its name in prose."""
+NEEDS = {
+    "tpe": {"optuna": "Optuna"},
+    "forest": {"sklearn": "scikit-learn"},
+    "gp": {"scipy": "SciPy", "threadpoolctl": "threadpoolctl"},
+}
+"""The optional packages that a sampler imports, and their names in prose."""
 EVERY = 3
 """One of this many configs is random."""
 
@@ -51,17 +57,17 @@ class ModelBased:
         bracket: int,
         indices: Sequence[int],
         seed: int,
+        pending: Sequence[Config] = (),
     ) -> list[Config]:
         import numpy as np
 
         if self._propose is None:  # imported late, because the module loads large libraries
             check_installed(self.name)
             self._propose = import_module(f"deepband.samplers.{self.name}").propose
-        # The first index, because a deepening may cut a group in two. Three numbers, because
-        # `uniform` uses keys of two.
+        # Three numbers, because `uniform` uses keys of two.
         entropy = np.random.SeedSequence(seed, spawn_key=(bracket, indices[0], 1))
         random = np.random.RandomState(np.random.PCG64(entropy))
-        proposed = self._propose(space, observations, indices, random)
+        proposed = self._propose(space, observations, pending, indices, random)
         uniform = self._uniform.draw(space, (), bracket, indices, seed) if None in proposed else ()
         fallback = dict(zip(indices, uniform, strict=False))
         return [
@@ -70,14 +76,14 @@ class ModelBased:
         ]
 
 
-def is_random(index: int) -> bool:
-    """Whether a config is always random: the last of every three, so that even in high brackets,
-    which have few configs, most are proposed."""
-    return index % EVERY == EVERY - 1
+def is_random(index: int, every: int = EVERY) -> bool:
+    """Whether a config is always random: the last of every three, or of `every`, so that even in
+    high brackets, which have few configs, most are proposed."""
+    return index % every == every - 1
 
 
 def check_installed(name: str) -> None:
-    """Raise an InputError that says what to install if a sampler's package is missing."""
-    package, shown = NEEDS.get(name, ("numpy", ""))
-    if find_spec(package) is None:
-        raise InputError(f"the sampler {name!r} needs {shown}: {install_command(name)}")
+    """Raise an InputError that says what to install if a package of a sampler is missing."""
+    for package, shown in NEEDS.get(name, {}).items():
+        if find_spec(package) is None:
+            raise InputError(f"the sampler {name!r} needs {shown}: {install_command(name)}")

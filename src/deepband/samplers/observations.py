@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from deepband.core.records import Evaluation
+from deepband.space.unit_cube import Floats
 
 ENOUGH = 7
 """How many configs with finite losses a sampler needs before it makes proposals."""
+WORST = 10.0
+"""Losses farther from the best, in units of the median distance to it, are equally bad."""
 
 
 def is_finite(evaluation: Evaluation) -> bool:
@@ -44,3 +49,18 @@ def _informative(observations: Iterable[Evaluation]) -> list[list[Evaluation]]:
         found[each.rung].append(each)
     lowest = max(1, math.ceil(max(found, default=0) / 2))
     return [found[rung] for rung in sorted(found, reverse=True) if rung >= lowest]
+
+
+def targets(observations: Sequence[Evaluation], floor: float) -> Floats:
+    """What a model learns to predict for these observations: the logarithm of a loss's distance to
+    the best one, in units of the median distance. `floor` is added to the distance: differences
+    among losses that are closer to the best count little.
+
+    Thus differences among good losses count, and a single bad one does no harm. At least one loss
+    must be finite."""
+    finite = np.array([each.loss for each in observations if is_finite(each)], dtype=np.longdouble)
+    best, median = finite.min(), np.median(finite)
+    unit = (median - best) or (finite.max() - best) or np.longdouble(1)
+    losses = [each.loss if is_finite(each) else np.inf for each in observations]
+    distance = (np.array(losses, dtype=np.longdouble) - best) / unit
+    return np.asarray(np.log(floor + np.minimum(distance, WORST)), dtype=np.float64)

@@ -48,7 +48,11 @@ SHAPED = (
 
 
 def propose(
-    space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
+    space: Space,
+    observations: Sequence[Evaluation],
+    pending: Sequence[Config],
+    indices: Sequence[int],
+    random: RandomState,
 ) -> list[Config | None]:
     points, count = Points(space), len(indices)
     default = _default(points)

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
+from typing import NamedTuple
 
 from deepband.core.evaluations import all_evaluations, evaluation_of
-from deepband.core.facts import ConfigsDrawn, JobKey
+from deepband.core.facts import Config, ConfigsDrawn, JobKey, is_shared
 from deepband.core.records import Evaluation
 from deepband.core.state import State
+from deepband.core.virtual_schedule import Draw, VirtualSchedule
 from deepband.errors import DeepbandError, shown
 from deepband.samplers import Sampler
 from deepband.space.search_space import Space
+
+
+class _Known(NamedTuple):
+    """Observations that were read for earlier samples of the same simulation."""
+
+    virtual: VirtualSchedule
+    earlier: list[Evaluation]
+    ended: list[Evaluation]
+    """In the order in which they ended on the virtual clock."""
 
 
 class ConfigSource:
@@ -24,8 +35,7 @@ class ConfigSource:
         self._spaces = {} if space is None else {len(state.changes): space}
         """By the number of changes. A space is created on first use because that imports
         ConfigSpace."""
-        self._observed: tuple[tuple[int, int], list[Evaluation]] = ((0, 0), [])
-        """The observations that stay the same during a (run, bracket)."""
+        self._known: _Known | None = None
 
     def copy(self, state: State, sampler: Sampler | None = None) -> ConfigSource:
         """The same source for a copy of the study."""
@@ -38,8 +48,20 @@ class ConfigSource:
             self._spaces[changes] = Space.described(state.space)
         return self._spaces[changes]
 
-    def missing(self, state: State, keys: Iterable[JobKey]) -> Iterator[ConfigsDrawn]:
-        """The configs that these jobs need and that do not exist yet, in whole chunks."""
+    def missing(
+        self, state: State, keys: Iterable[JobKey], virtual: VirtualSchedule | None = None
+    ) -> Iterator[ConfigsDrawn]:
+        """The configs that these jobs need and that do not exist yet, with those that are sampled
+        together with them. If the sampler learns, `virtual` is given, and each fact must be applied
+        to the state before the next one is requested."""
+        if virtual is None:
+            yield from self._chunks(state, keys)
+            return
+        for bracket, index, _ in keys:
+            if index >= len(state.configs[bracket]):
+                yield self._group(state, virtual, virtual.draw_of(bracket, index))
+
+    def _chunks(self, state: State, keys: Iterable[JobKey]) -> Iterator[ConfigsDrawn]:
         existing = state.configs
         lasts: dict[int, int] = {}
         for bracket, index, _ in keys:
@@ -54,10 +76,25 @@ class ConfigSource:
             size = schedule.start_size(bracket)
             yield self._draw(state, bracket, range(first, min(end, size)))
 
-    def _draw(self, state: State, bracket: int, indices: range) -> ConfigsDrawn:
-        observations = self._observations(state, bracket, indices.start)
-        seed = self.created.seed
-        drawn = self.sampler.draw(self.space(state), observations, bracket, indices, seed)
+    def _group(self, state: State, virtual: VirtualSchedule, draw: Draw) -> ConfigsDrawn:
+        """The configs of a draw that do not exist: users may have enqueued the first ones."""
+        bracket, indices, seen, running = draw
+        new = range(len(state.configs[bracket]), indices.stop)
+        pending = [state.configs[of][index] for of, index, rung in running if rung == of]
+        fitting = [each for each in pending if not state.changes or self.space(state).has(each)]
+        return self._draw(state, bracket, new, self._observations(state, virtual, seen), fitting)
+
+    def _draw(
+        self,
+        state: State,
+        bracket: int,
+        indices: range,
+        observations: Sequence[Evaluation] = (),
+        pending: Sequence[Config] = (),
+    ) -> ConfigsDrawn:
+        given = self.space(state), observations, bracket, indices, self.created.seed
+        learns = self.sampler.learns
+        drawn = self.sampler.draw(*given, pending) if learns else self.sampler.draw(*given)
         configs = tuple(drawn) if isinstance(drawn, Iterable) else ()
         if len(configs) != len(indices) or not all(isinstance(each, dict) for each in configs):
             raise DeepbandError(
@@ -66,33 +103,23 @@ class ConfigSource:
             )
         return ConfigsDrawn(bracket, indices.start, configs)
 
-    def _observations(self, state: State, bracket: int, first: int) -> Sequence[Evaluation]:
-        """What a sampler that learns may use for the group of an index: the results that do not
-        depend on the order in which jobs finish."""
-        if not self.sampler.learns:
-            return ()
-        run = state.run.number
-        if self._observed[0] != (run, bracket):
-            # Late and imported results may come at any time: those that the run needs count.
-            arrived = state.run.arrived
-            fixed = (
+    def _observations(
+        self, state: State, virtual: VirtualSchedule, seen: int
+    ) -> Sequence[Evaluation]:
+        """What a sampler that learns may use: the results of earlier runs, imported ones, and those
+        of the first `seen` jobs that ended on the virtual clock."""
+        if self._known is None or self._known.virtual is not virtual:
+            earlier = (
                 each
                 for each in all_evaluations(state)
-                if each.run < run
-                or (
-                    each.bracket < bracket
-                    and each.index in arrived.get((each.bracket, each.rung), ())
-                )
+                if each.run < virtual.run or (each.origin and not is_shared(each.origin))
             )
-            self._observed = (run, bracket), self._fitting(state, fixed)
-        start = first // self.created.chunk * self.created.chunk
-        results = [state.results[bracket, bracket].get(index) for index in range(start)]
-        new = self._fitting(
-            state, (evaluation_of(state, each) for each in results if each and each.run == run)
-        )
-        if not new:
-            return tuple(self._observed[1])
-        return sorted([*self._observed[1], *new], key=itemgetter(0, 1, 2))
+            self._known = _Known(virtual, self._fitting(state, earlier), [])
+        known = self._known
+        for bracket, index, rung in virtual.ended[len(known.ended) : seen]:
+            known.ended.append(evaluation_of(state, state.results[bracket, rung][index]))
+        ended = self._fitting(state, known.ended[:seen])
+        return sorted([*known.earlier, *ended], key=itemgetter(0, 1, 2))
 
     def _fitting(self, state: State, evaluations: Iterable[Evaluation]) -> list[Evaluation]:
         """Those whose configs belong to the current space: all, unless the space has changed."""

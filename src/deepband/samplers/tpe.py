@@ -6,8 +6,8 @@ hundreds of parameters) it sees the best 150 and as many of the others, evenly f
 It receives ranks instead of losses: TPE uses nothing else, and failures and infinite losses are
 then simply the last on their rung.
 
-Proposals of a group count as bad until the group is evaluated (a constant liar), so that they are
-not repeated. Conditional parameters are suggested as the conditions say, and Optuna groups those
+Pending configs and proposals of the same group count as bad (a constant liar), so that they are not
+repeated. Conditional parameters are suggested as the conditions say, and Optuna groups those
 that occur together. Of priors in the space, only the ranges are used.
 """
 
@@ -50,7 +50,11 @@ TRIES = 5
 
 
 def propose(
-    space: Space, observations: Sequence[Evaluation], indices: Sequence[int], random: RandomState
+    space: Space,
+    observations: Sequence[Evaluation],
+    pending: Sequence[Config],
+    indices: Sequence[int],
+    random: RandomState,
 ) -> list[Config | None]:
     points = Points(space)
     ranked = thinned(pool(observations), most_shown(len(points.parameters)))
@@ -58,6 +62,7 @@ def propose(
         return [None] * len(indices)
     with quiet_optuna():
         study = _study(points, ranked, int(random.randint(2**31)))
+        study.add_trials(_running_trial(points, place) for place in points.of(list(pending)))
         return [None if is_random(index) else _ask(study, points) for index in indices]
 
 
@@ -106,6 +111,14 @@ def _trial(points: Points, place: Floats, rank: int) -> FrozenTrial:
         value=float(rank),
         params={str(number): _shown(points, number, place[number]) for number in active},
         distributions={str(number): _distribution(points, number) for number in active},
+    )
+
+
+def _running_trial(points: Points, place: Floats) -> FrozenTrial:
+    """A pending config."""
+    trial = _trial(points, place, 0)
+    return create_trial(
+        state=TrialState.RUNNING, params=trial.params, distributions=trial.distributions
     )
 
 

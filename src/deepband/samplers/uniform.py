@@ -32,6 +32,7 @@ class Uniform:
         bracket: int,
         indices: Sequence[int],
         seed: int,
+        pending: Sequence[Config] = (),
     ) -> list[Config]:
         numbers = {index // self.chunk for index in indices}
         chunks = {number: self._chunk(space, bracket, number, seed) for number in numbers}

@@ -69,6 +69,13 @@ class Points:
         made = iter(self.space.configs(matrix[:, legal]))
         return [next(made) if is_legal else None for is_legal in legal]
 
+    def settled(self, points: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """The points of the configs nearest to points, and which of them no clause forbids."""
+        matrix = self.matrix(points)
+        legal = self.space.settle(matrix)
+        places = np.where(self.is_listed, (matrix.T + 0.5) / self.sizes, matrix.T)
+        return places, legal
+
     def matrix(self, points: Floats) -> Floats:
         """Points in ConfigSpace's vector form, with choices and integers rounded."""
         filled = np.nan_to_num(points, nan=0.5)  # `settle` makes inactive parameters NaN again

@@ -202,6 +202,7 @@ def _study(row: Head) -> StudyCreated:
         row["chunk"],
         bool(row["whole_costs"]),
         bool(row["reuse_identical"]),
+        row["parallel"],
     )
 
 

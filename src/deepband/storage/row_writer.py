@@ -86,6 +86,7 @@ def _write_study(_: sqlite3.Connection, facts: Sequence[StudyCreated], row: _Ope
         chunk=fact.chunk,
         whole_costs=int(fact.whole_costs),
         reuse_identical=int(fact.reuse_identical),
+        parallel=fact.parallel,
         space=to_text(fact.space),
         objective=None,
         created=_now(),

@@ -2,9 +2,10 @@
 
 Format 1 has neither origins nor commit numbers, and format 2 has no checksums; early files of it
 have no origins. Format 3 has no width, number of brackets or change of the space in a run, and
-format 4 has neither confirmations nor shared results. Older files are read as they are and upgraded
-by the first write. Newer files are refused, because their facts may mean something that this
-version does not know, such as a new kind of run.
+format 4 has neither confirmations nor shared results, and no declared parallelism: samplers that
+learn sampled groups of eight, to which eight virtual workers come closest. Older files are read as
+they are and upgraded by the first write. Newer files are refused, because their facts may mean
+something that this version does not know, such as a new kind of run.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ CREATE TABLE studies (
     commits INTEGER NOT NULL,
     whole_costs INTEGER NOT NULL, -- whether costs count the whole budgets that jobs carry
     reuse_identical INTEGER NOT NULL, -- whether equal configs share one result per rung
+    parallel INTEGER NOT NULL, -- the number of virtual workers
     reopened INTEGER NOT NULL, -- the last commit that took evaluations back
     contents INTEGER NOT NULL, -- the sum of the checksums of all rows of the other tables
     checksum INTEGER NOT NULL
@@ -103,6 +105,7 @@ ADDED = {
         "contents": NUMBER,
         "whole_costs": NUMBER,
         "reuse_identical": NUMBER,
+        "parallel": "INTEGER NOT NULL DEFAULT 8",
         "checksum": NUMBER,
     },
     "runs": {
@@ -115,13 +118,13 @@ ADDED = {
     "evaluations": {"commits": NUMBER, "origin": "TEXT", "checksum": NUMBER},
 }
 """Columns added after format 1, in the order of the upgrade."""
-DEFAULTS = {"width": 1}
+DEFAULTS = {"width": 1, "parallel": 8}
 """What columns that an older file does not have are read as, if not as NULL."""
 INDEX = "CREATE INDEX IF NOT EXISTS evaluations_by_commit ON evaluations (commits)"
 
 COLUMNS = {
     "studies": "study eta min_budget max_budget seed maximize integer_budgets sampler chunk space "
-    "objective created commits reopened contents whole_costs reuse_identical",
+    "objective created commits reopened contents whole_costs reuse_identical parallel",
     "runs": "run max_budget strategy started width brackets change",
     "configs": "bracket index config origin",
     "evaluations": "bracket index rung run loss error metrics seconds resumed_from curve origin "

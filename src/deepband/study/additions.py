@@ -16,9 +16,9 @@ from deepband.study.user_warnings import warn_of_waiting
 
 
 def retry_failed(session: Session) -> int:
-    """Make the failed evaluations on undecided rungs available again, and return their number."""
+    """Make failed evaluations available again if nothing depends on them, and return how many."""
     session.lock()
-    failed = tuple(hyperband.failed_jobs(session.state))
+    failed = tuple(hyperband.failed_jobs(session.state, session.virtual))
     if failed:
         session.record([JobsReopened(failed)])
     return len(failed)

@@ -112,7 +112,7 @@ class ConfirmationSession:
     """Repetitions of an open study as jobs for the loop."""
 
     learns = False
-    group = None
+    parallel = None
     keep = Keep(False, 0)
 
     def __init__(self, session: Session, wanted: Sequence[Repetition]) -> None:

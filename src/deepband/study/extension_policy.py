@@ -27,7 +27,11 @@ from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
 from deepband.study.session import Session
-from deepband.study.user_warnings import warn_of_failures, warn_of_small_space
+from deepband.study.user_warnings import (
+    warn_of_failures,
+    warn_of_idle_workers,
+    warn_of_small_space,
+)
 
 WIDENING: StrategyName = "efficient"
 """The strategy to widen with: its price is exactly that of the new configs."""
@@ -188,6 +192,7 @@ def run_and_extend(
     session = study.session
     session.lock()
     warn_of_small_space(session)
+    warn_of_idle_workers(session, options.workers)
     watch = FailureWatch(session.state)
     automatic.check(session.state)
     while True:

@@ -9,13 +9,14 @@ from deepband.core import hyperband
 from deepband.core.facts import Confirmed, Fact, JobFinished, JobReleased, JobsStarted
 from deepband.core.shared_results import SharedResults
 from deepband.core.state import State
+from deepband.core.virtual_schedule import VirtualSchedule, is_disruptive
 from deepband.errors import ClosedError, GoneError, StorageError
 from deepband.storage import Storage, state_of
 from deepband.study.observers import Observer, Observers, history
 from deepband.study.thread_safety import MethodLock, synchronized
 
 
-@synchronized(free={"group"})
+@synchronized(free={"parallel"})
 class FactLog:
     """A study's storage, its state, and its observers."""
 
@@ -30,13 +31,26 @@ class FactLog:
         self._unsaved: tuple[Fact, ...] = ()
         """Facts recorded after the study's file was lost: in the state, and nowhere else."""
         self._shared = SharedResults() if state.created.reuse_identical else None
+        self._simulated: VirtualSchedule | None = None
         self._method_lock = MethodLock()
 
     @property
-    def group(self) -> int | None:
-        """How many configs of a bracket a sampler that learns samples together. None if it does not
-        learn: then any config can be sampled at any time."""
-        return self.state.created.chunk if self.learns else None
+    def parallel(self) -> int | None:
+        """How many jobs at a time a sampler that learns can supply with new configs. None if it
+        does not learn: then any config can be sampled at any time."""
+        return self.state.created.parallel if self.learns else None
+
+    @property
+    def virtual(self) -> VirtualSchedule | None:
+        """The simulation that says when configs are sampled, if the sampler learns."""
+        if not self.learns:
+            return None
+        simulated = self._simulated
+        if simulated is None or simulated.run != self.state.run.number:
+            simulated = self._simulated = VirtualSchedule(self.state)
+        else:
+            simulated.advance(self.state)
+        return simulated
 
     def check_unlocked(self) -> None:
         """Raise LockedError if another process has locked the study, which stays unlocked."""
@@ -79,8 +93,8 @@ class FactLog:
         running = hyperband.running_jobs(self.state)
         self.state = state = state_of(self.storage)
         self._shared = SharedResults() if state.created.reuse_identical else None
-        group = self.group
-        still = tuple(key for key in running if hyperband.is_ready(state, *key, group))
+        self._simulated, virtual = None, self.virtual
+        still = tuple(key for key in running if hyperband.is_ready(state, *key, virtual))
         state.apply([JobsStarted(still)])
         if self._observers:
             self._observers.tell(history(state))
@@ -105,6 +119,8 @@ class FactLog:
             raise
 
     def _store(self, facts: Sequence[Fact]) -> None:
+        if self._simulated is not None and any(map(is_disruptive, facts)):
+            self._simulated = None
         try:
             self.storage.append([*self._unsaved, *facts] if self._unsaved else facts)
         except GoneError:

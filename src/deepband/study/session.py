@@ -179,8 +179,8 @@ class Session(FactLog):
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
         """Those of these jobs that can start, marked as running."""
         self._lock()
-        state, group = self.state, self.group
-        wanted = [key for key in keys if hyperband.is_ready(state, *key, group)]
+        state, virtual = self.state, self.virtual
+        wanted = [key for key in keys if hyperband.is_ready(state, *key, virtual)]
         return self._hand_out(wanted) if wanted else []
 
     @property
@@ -192,11 +192,11 @@ class Session(FactLog):
         """The jobs that can start, in order. If equal configs share results, those that wait for
         one cannot; to know them, their configs are sampled first."""
         if self._shared is None:
-            return hyperband.ready_jobs(self.state, self.group)
-        while drawn := list(self.source.missing(self.state, self._unsampled())):
-            self._record(drawn)
+            return hyperband.ready_jobs(self.state, self.virtual)
+        while unsampled := self._unsampled():
+            self._create_configs(unsampled)
         shared, state = self._shared, self.state
-        keys = hyperband.ready_jobs(state, self.group)
+        keys = hyperband.ready_jobs(state, self.virtual)
         return (key for key in keys if not shared.waits(state, *key[:2]))
 
     def _unsampled(self) -> list[JobKey]:
@@ -205,11 +205,22 @@ class Session(FactLog):
         fronts = enumerate(self.state.progress)
         if not any(front.waiting and front.waiting[0] >= sampled[of] for of, front in fronts):
             return []
-        keys = hyperband.ready_jobs(self.state, self.group)
+        keys = hyperband.ready_jobs(self.state, self.virtual)
         return [key for key in keys if key[1] >= sampled[key[0]]]
 
+    def _create_configs(self, keys: Sequence[JobKey]) -> None:
+        """Sample the configs of jobs that have none. Each sample is recorded before the next one,
+        which may depend on it."""
+        for drawn in self.source.missing(self.state, keys, self.virtual):
+            self._record([drawn])
+
     def _hand_out(self, keys: Sequence[JobKey]) -> list[Job]:
-        self._record([*self.source.missing(self.state, keys), JobsStarted(tuple(keys))])
+        started = JobsStarted(tuple(keys))
+        if self.learns:
+            self._create_configs(keys)
+            self._record([started])
+        else:
+            self._record([*self.source.missing(self.state, keys), started])
         return jobs_of(self.state, keys)
 
     def seed(self, job: Job) -> int:

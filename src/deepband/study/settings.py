@@ -40,6 +40,7 @@ class Settings(TypedDict):
     width: int | None
     brackets: int | None
     reuse_identical: bool | None
+    parallel: int | None
 
 
 def open_study(
@@ -56,6 +57,7 @@ def open_study(
     width: int | None = None,
     brackets: int | None = None,
     reuse_identical: bool | None = None,
+    parallel: int | None = None,
     keep: str = "newest",
     **unknown: Never,
 ) -> Study:
@@ -83,7 +85,12 @@ def open_study(
     separately.
 
     `sampler` is the source of configs: "uniform", a sampler that learns from evaluations ("tpe",
-    "forest", "de", "prior"), or your own.
+    "forest", "gp", "de", "prior"), or your own.
+
+    `parallel` (default 1) is the number of workers that you plan to use with a sampler that learns.
+    It decides which results each sample may use, as if that many workers had taken as long as the
+    budgets say. The study then is the same for any number of workers, but more than `parallel` of
+    them are of little use: they wait for results. Other samplers ignore it.
 
     `keep` selects the checkpoints to keep: "newest" of each config, "all", "none", or "top:20".
 
@@ -105,6 +112,7 @@ def open_study(
         width=width,
         brackets=brackets,
         reuse_identical=reuse_identical,
+        parallel=parallel,
     )
     for name in unknown:
         raise unexpected_argument("open_study", name, [*given, "keep"])
@@ -183,6 +191,7 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Schedule, Spac
         chunk=chunk,
         whole_costs=whole,
         reuse_identical=_switch("reuse_identical", given["reuse_identical"]),
+        parallel=1 if given["parallel"] is None else check_count("parallel", given["parallel"]),
     )
     return created, schedule, space, sampler
 
@@ -196,6 +205,7 @@ def check_same(state: State, given: Settings) -> tuple[Space | None, Sampler]:
     _compare("maximize", created.maximize, given["maximize"])
     _compare("integer_budgets", created.integer_budgets, given["integer_budgets"])
     _compare("reuse_identical", created.reuse_identical, given["reuse_identical"])
+    _compare("parallel", created.parallel, given["parallel"])
     if given["seed"] is not None:
         _compare("seed", created.seed, _seed(given["seed"]))
     for name, kept, budget in (

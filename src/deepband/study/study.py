@@ -159,7 +159,11 @@ class Study:
         from deepband.analysis.failures import FailureWatch
         from deepband.execution.limits import Limits
         from deepband.execution.runner import RunOptions, run_jobs
-        from deepband.study.user_warnings import warn_of_failures, warn_of_small_space
+        from deepband.study.user_warnings import (
+            warn_of_failures,
+            warn_of_idle_workers,
+            warn_of_small_space,
+        )
 
         if ahead_limit is not None and not ahead:
             raise InputError("ahead_limit bounds what ahead=True spends: give both.")
@@ -179,6 +183,7 @@ class Study:
         self.session.lock()  # which reads what another process has written since
         if not self.done:
             warn_of_small_space(self.session)
+            warn_of_idle_workers(self.session, workers)
         watch = FailureWatch(self.session.state)
         run_jobs(self.session, objective, limits, options)
         warn_of_failures(watch, self.session)

@@ -112,5 +112,6 @@ class _Placeholders:
         bracket: int,
         indices: Sequence[int],
         seed: int,
+        pending: Sequence[Config] = (),
     ) -> list[Config]:
         return [{} for _ in indices]

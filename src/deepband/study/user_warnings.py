@@ -10,6 +10,7 @@ from deepband.analysis import summary
 from deepband.analysis.failures import FailureWatch, failures
 from deepband.errors import (
     FailedEvaluationsWarning,
+    IdleWorkersWarning,
     SmallSpaceWarning,
     UnseededWarning,
     WaitingWarning,
@@ -33,6 +34,20 @@ def warn_of_small_space(session: Session) -> None:
             "min_budget for fewer configs, or create the study with reuse_identical=True, so that "
             "equal configs share results.",
             SmallSpaceWarning,
+            _user_level(),
+        )
+
+
+def warn_of_idle_workers(session: Session, workers: int | None) -> None:
+    """Warn if there are more workers than the sampler can supply with configs."""
+    parallel = session.parallel
+    if parallel is not None and workers is not None and workers > parallel:
+        warnings.warn(
+            f"the sampler {session.state.created.sampler!r} samples for {parallel} of {workers} "
+            f"workers at a time, because the study was created with parallel={parallel}: the "
+            f"others will often be idle. For {workers} workers, create a study with "
+            f"parallel={workers}.",
+            IdleWorkersWarning,
             _user_level(),
         )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
+from itertools import count
 
 from deepband.core.records import Job
+from deepband.core.virtual_clock import VirtualClock
 from deepband.execution.executors.base import Ended
 from deepband.execution.objective import Objective, Task, perform
 
@@ -35,17 +36,26 @@ class SimulatedExecutor:
     def __init__(self, workers: int, duration: Duration, seed: int = 0) -> None:
         self.workers = workers
         self.duration = duration
-        self.clock = 0.0
-        """Virtual seconds since the start."""
-        self.busy = 0.0
-        """Virtual seconds that workers spent on tasks that have ended, summed over workers."""
         self._random = random.Random(seed)
-        self._running: list[tuple[float, float, float, Task]] = []
-        """A heap of tasks, by end."""
+        self._clock = VirtualClock[int](workers)
+        self._tasks: dict[int, Task] = {}
+        """By number, in the order of submission."""
+        self._numbers = count()
+
+    @property
+    def clock(self) -> float:
+        """Virtual seconds since the start."""
+        return self._clock.time
+
+    @property
+    def busy(self) -> float:
+        """Virtual seconds that workers have spent on tasks, summed over workers."""
+        running = self._clock.running.values()
+        return self._clock.busy + sum(self._clock.time - start for start in running)
 
     @property
     def free(self) -> int:
-        return self.workers - len(self._running)
+        return self._clock.free
 
     @property
     def utilisation(self) -> float:
@@ -53,17 +63,16 @@ class SimulatedExecutor:
         return self.busy / (self.workers * self.clock) if self.clock else 1.0
 
     def submit(self, task: Task) -> None:
-        end = self.clock + self.duration(task.job)
-        heappush(self._running, (end, self._random.random(), self.clock, task))
+        number = next(self._numbers)
+        self._tasks[number] = task
+        self._clock.start(number, self.duration(task.job), order=self._random.random())
 
     def wait(self, seconds: float) -> Sequence[Ended]:
-        if not self._running:  # the caller waits for something outside of the simulation
+        if not self._tasks:  # the caller waits for something outside of the simulation
             time.sleep(seconds)
             return []
-        self.clock, _, start, task = heappop(self._running)
-        self.busy += self.clock - start
+        task = self._tasks.pop(self._clock.advance())
         return [Ended(task, perform(self.objective, task))]
 
     def close(self) -> None:
-        self.busy += sum(self.clock - start for _, _, start, _ in self._running)
-        self._running.clear()
+        pass

@@ -57,7 +57,9 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     all samples or folds).
 
     `param_distributions` is a search space of deepband, or a list of dicts of which each candidate
-    samples one. `sampler` is the name of a sampler, by default "uniform".
+    samples one. `sampler` is the name of a sampler, by default "uniform". With one that learns,
+    `parallel` is how many candidates are sampled before the results of the first are known: as many
+    as `n_jobs`, if the search is to use all of them.
 
     `width` multiplies the number of candidates of every bracket. `brackets` limits the search to
     the first ones: 1 is successive halving, None has all of them.
@@ -92,6 +94,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         brackets: int | None = None,
         strategy: StrategyName = "preserving",
         sampler: SamplerName | None = None,
+        parallel: int = 1,
         warm_start: bool = False,
         cv: Any = None,
         scoring: Any = None,
@@ -122,6 +125,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         self.brackets = brackets
         self.strategy = strategy
         self.sampler = sampler
+        self.parallel = parallel
         self.warm_start = warm_start
         self.random_state = random_state
         self.study = study

@@ -54,6 +54,7 @@ def settings_of(search: Any) -> Settings:
         width=check_count("width", search.width),
         brackets=None if brackets is None else check_count("brackets", brackets),
         reuse_identical=None,
+        parallel=check_count("parallel", search.parallel),
     )
 
 

@@ -35,6 +35,11 @@ SETTINGS = [
         help="Let equal configs share one result per rung.",
     ),
     click.option("--sampler", help=f"One of {', '.join(SAMPLERS)}.  [default: uniform]"),
+    click.option(
+        "--parallel",
+        type=int,
+        help="The number of workers that a sampler which learns is to supply.  [default: 1]",
+    ),
     click.option("--space", type=PATH, help=f"The search space: {SPACE_FILE}."),
     click.option(
         "--keep", default="newest", show_default=True, help=f"Checkpoints to keep: {KEEP}."

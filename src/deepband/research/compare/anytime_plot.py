@@ -19,6 +19,7 @@ COLOURS = {
     "uniform": "#000000",
     "tpe": "#0072b2",
     "forest": "#009e73",
+    "gp": "#f0c000",
     "de": "#e69f00",
     "prior": "#cc79a7",
     "frugal": "#d55e00",

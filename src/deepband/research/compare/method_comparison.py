@@ -85,8 +85,8 @@ class MethodComparison(Experiment[Unit]):
             if not is_installed(name, self.smac_python):
                 raise InputError(
                     f"The method {name} needs a package that is not installed: "
-                    f"{install_command('tpe,forest')}, or for smac a Python interpreter that has "
-                    f"it (expected at {self.smac_python})."
+                    f"{install_command('tpe,forest,gp')}, or for smac a Python interpreter that "
+                    f"has it (expected at {self.smac_python})."
                 )
 
     @cached_property
@@ -131,7 +131,7 @@ class MethodComparison(Experiment[Unit]):
             "width": self.width,
             "sample": SAMPLE,
             "files": {name: digests(read_benchmark(self.data, name).files) for name in names},
-            "versions": self.versions("optuna", "scikit-learn"),
+            "versions": self.versions("optuna", "scikit-learn", "scipy"),
         }
 
     def part(self, unit: Unit) -> str:

@@ -24,7 +24,13 @@ Method: TypeAlias = Callable[[Ledger, int], None]
 
 GUESSES = {0: "", 1: f"-{ETA}", 2: f"-{ETA**2}"}
 """By how many powers of eta a first guess is too small: the suffix of the name."""
-_PACKAGES = {"optuna": "optuna", "tpe": "optuna", "forest": "sklearn", "smac": "smac"}
+_PACKAGES = {
+    "optuna": "optuna",
+    "tpe": "optuna",
+    "forest": "sklearn",
+    "gp": "threadpoolctl",
+    "smac": "smac",
+}
 """What methods need, by the first word of their name."""
 BASE = "uniform"
 """The method that all others are compared with."""

@@ -81,6 +81,7 @@ class Draws:
         bracket: int,
         indices: Sequence[int],
         seed: int,
+        pending: Sequence[Config] = (),
     ) -> list[Config]:
         drawn = {number: self._chunk(seed, bracket, number) for number in _chunks_of(indices)}
         return [drawn[index // CHUNK][index % CHUNK] for index in indices]

@@ -27,10 +27,13 @@ export function apart(text) {
   return element("bdi", {}, text);
 }
 
-// A long name without its middle: long names often differ only at their ends.
-export function short(text, most) {
-  const end = Math.floor(most / 3);
-  return text.length > most ? `${text.slice(0, most - 1 - end)}…${text.slice(-end)}` : text;
+const END = 6; // characters of a long text that stay visible
+
+// A user's text that loses its middle where it is too long: long names often differ only at their ends.
+export function ended(text) {
+  if (text.length <= 2 * END) return apart(text);
+  return element("span", { class: "ended", title: text },
+    element("bdi", { class: "start" }, text.slice(0, -END)), element("bdi", {}, text.slice(-END)));
 }
 
 export function shown(number, digits = 6) {

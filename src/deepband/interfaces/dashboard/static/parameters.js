@@ -1,9 +1,10 @@
 // Two charts of parameters: configs across all of them, and which of them matter.
 
-import { apart, byId, drawn, element, short, shown } from "./dom.js";
+import { apart, byId, drawn, element, ended, shown } from "./dom.js";
 
 const HEIGHT = 300, TOP = 46, BOTTOM = 20, LEFT = 24, RIGHT = 70, LEAST_WIDTH = 96;
 const GROUPS = 5; // of configs, by rank
+const MOST_NAME = 15; // characters of the name of an axis
 
 export function drawParallel({ parallel, best, maximize }) {
   const figure = byId("parallel");
@@ -46,9 +47,14 @@ function parts(places, across, up) {
   return found.filter((part) => part.length > 1).map((part) => part.join(" "));
 }
 
+// The same as `ended`, for a text that cannot adapt to its place.
+function short(name) {
+  return name.length > MOST_NAME ? `${name.slice(0, MOST_NAME - 6)}…${name.slice(-5)}` : name;
+}
+
 function axisOf(axis, number, x, up, staggered) {
   const name = drawn("text", { x, y: staggered && number % 2 ? 14 : 30, "text-anchor": number ? "middle" : "start",
-    class: "axis-name" }, short(axis.name, 15), drawn("title", {}, axis.name));
+    class: "axis-name" }, short(axis.name), drawn("title", {}, axis.name));
   const labels = axis.ticks.map(([place, text]) =>
     drawn("text", { x: x + 5, y: up(place) + 4, class: "tick on-line" }, text));
   return [drawn("line", { x1: x, x2: x, y1: up(0), y2: up(1), class: "axis strong" }), name, ...labels];
@@ -57,7 +63,7 @@ function axisOf(axis, number, x, up, staggered) {
 export function drawImportance({ shares, note }) {
   const most = Math.max(...shares.map(([, share]) => share), 1e-9);
   const rows = shares.map(([name, share]) => element("tr", {},
-    element("th", { scope: "row", title: name }, apart(short(name, 24))),
+    element("th", { scope: "row" }, ended(name)),
     element("td", {}, drawn("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
       drawn("rect", { x: 0, y: 1, width: (100 * share) / most, height: 8, class: "run0" }))),
     element("td", { class: "number" }, share < 0.005 ? "< 1 %" : `${shown(Math.round(100 * share))} %`)));

@@ -3,7 +3,7 @@
 import { drawBrackets } from "./brackets.js";
 import { drawCurves, drawIncumbent, drawReported } from "./charts.js";
 import { drawConfirmations } from "./confirmations.js";
-import { apart, byId, element, short, shown } from "./dom.js";
+import { apart, byId, element, ended, shown } from "./dom.js";
 import { drawImportance, drawParallel } from "./parameters.js";
 import { drawFailures } from "./failures.js";
 import { Table } from "./table.js";
@@ -56,7 +56,7 @@ function drawBest({ best, maximize }) {
   const link = element("a", { href: `/studies/${study}/configs/${best.bracket}/${best.index}` },
     `bracket ${best.bracket}, index ${best.index}`);
   const listed = (pairs) => element("dl", { class: "config" }, ...pairs.map(([name, value]) =>
-    element("div", {}, element("dt", { title: name }, apart(short(name, 18))), element("dd", { title: value }, apart(short(value, 15))))));
+    element("div", {}, element("dt", {}, ended(name)), element("dd", {}, ended(value)))));
   byId("best").replaceChildren(
     element("p", {}, `${maximize ? "largest value" : "smallest loss"} `, element("strong", {}, shown(best.value)),
       `, with budget ${shown(best.budget)}: `, link),

@@ -1,6 +1,6 @@
 // The table of evaluations. The server filters, sorts and pages; this requests and shows rows.
 
-import { apart, byId, element, short, shown } from "./dom.js";
+import { apart, byId, element, ended, shown } from "./dom.js";
 
 const FILTERS = ["bracket", "rung", "run", "outcome", "text"];
 const PLAIN = [["bracket", "bracket"], ["index", "index"], ["rung", "rung"], [null, "budget"],
@@ -123,7 +123,7 @@ export class Table {
     if (sort === null) return element("th", { scope: "col", class: kind }, text);
     const chosen = sort === this.sort;
     const arrow = chosen ? (this.descending ? " ↓" : " ↑") : "";
-    const button = element("button", { type: "button", "data-sort": sort, title: text }, apart(short(text, 18)), arrow);
+    const button = element("button", { type: "button", "data-sort": sort }, ended(text), arrow);
     button.addEventListener("click", () => {
       this.descending = chosen && !this.descending;
       this.sort = sort;
@@ -141,7 +141,7 @@ export class Table {
       ? element("td", { class: "bad" }, apart(row.error ?? "failed"))
       : element("td", { class: "number value" }, row.value);
     const metrics = row.metrics.map((text) => element("td", { class: "number" }, apart(text)));
-    const cells = row.config.map((text) => element("td", { title: text }, apart(short(text, 36))));
+    const cells = row.config.map((text) => element("td", {}, ended(text)));
     const isBest = this.best && ["bracket", "index", "rung"].every((key) => row[key] === this.best[key]);
     return element("tr", { class: isBest ? "best" : null }, number(row.bracket), element("td", { class: "number" }, link),
       number(row.rung), number(row.budget), number(row.run), value,
