@@ -48,9 +48,10 @@ def finish(study: Study, objective: Objective, order: random.Random | None = Non
     hand: list[Job] = []
     while not study.done:
         hand += study.ask_all()
+        assert hand or study.done  # results that are shared can complete a run
         if order is not None:
             order.shuffle(hand)
-        batch = hand[: order.randint(1, len(hand))] if order else hand
+        batch = hand[: order.randint(1, len(hand))] if order and hand else hand
         hand = hand[len(batch) :]
         study.tell_all([(job, objective(job)) for job in batch])
         done += batch
