@@ -150,6 +150,10 @@ class JobError(DeepbandError):
         )
 
 
+EXTENSIONS = {"deepen", "widen", "extend"}
+"""The actions that may also be taken while the current run is unfinished."""
+
+
 class UnfinishedError(DeepbandError):
     """The current run must be finished first."""
 
@@ -157,11 +161,14 @@ class UnfinishedError(DeepbandError):
         self.action = action
         self.open_jobs = open_jobs
         jobs = "1 job is" if open_jobs == 1 else f"{open_jobs} jobs are"
+        hint = (
+            " (`unfinished=True` extends it as it is, unless the extension is frugal or changes "
+            "the space.)"
+        )
         super().__init__(
             f"cannot {action}: the current run is not finished, {jobs} open (and promotions may "
             "add more). Finish it first with `study.optimize`, `deepband run`, or ask and tell "
-            "until `study.done`. (`unfinished=True` extends it as it is, unless the extension is "
-            "frugal or changes the space.)"
+            f"until `study.done`.{hint if action in EXTENSIONS else ''}"
         )
 
 

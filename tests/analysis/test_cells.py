@@ -13,9 +13,11 @@ from driving import deepened, finish, open_study
 
 
 def cell(bracket: int, rung: int, budget: int, *counts: int, by_run: tuple[int, ...]) -> CellStatus:
+    """A cell from which only evaluations of run 0 were promoted."""
     evaluated, slots, waiting, configs, failed, promoted = counts
+    of_runs = (promoted, *(0 for _ in by_run[1:]))
     return CellStatus(
-        bracket, rung, budget, evaluated, slots, waiting, configs, by_run, failed, promoted
+        bracket, rung, budget, evaluated, slots, waiting, configs, by_run, failed, promoted, of_runs
     )
 
 
@@ -61,6 +63,9 @@ def test_cells_add_up_to_the_runs(strategies: list[StrategyName], seed: int) -> 
         here = marks(study.session.state, cell.bracket, cell.rung)
         assert len(here) == cell.configs
         assert sum(mark.promoted for mark in here) == cell.promoted
+        for run in study.runs:
+            here_promoted = [mark for mark in here if mark.promoted and mark.run == run.run]
+            assert len(here_promoted) == cell.promoted_by_run[run.run]
         assert sum(mark.failed for mark in here) == cell.failed
         assert sum(mark.run is None for mark in here) == cell.open == 0
 

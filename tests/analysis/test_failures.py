@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import warnings
 from itertools import cycle
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import deepband
 import hostile
 from deepband import FailedEvaluationsWarning, Job, Study
 from deepband.analysis.failures import FailureWatch, failures, first_line
@@ -185,5 +188,32 @@ def test_imported_failures_do_not_count_in_a_summary() -> None:
     study = open_study()
     watch = FailureWatch(study.session.state)
     study.add_evaluation({"x": 0.5}, 1, ValueError("elsewhere"))
-    assert watch.summary() is None
+    assert watch.summary(study.session.state) is None
     assert failures(study.session.state).total == 1
+
+
+def test_failures_are_told_from_those_of_another_process(tmp_path: Path) -> None:
+    """A study that was opened before another process wrote to it reads it again."""
+    path, fails = tmp_path / "a.study", [True, False, True]
+
+    def objective(config: dict[str, Any], budget: float) -> float:
+        if fails.pop(0):
+            raise ValueError("no")
+        return float(config["x"])
+
+    deepband.open_study(path, space={"x": (0.0, 1.0)}, max_budget=9).close()
+    study = deepband.open_study(path)
+    with (
+        deepband.open_study(path) as other,
+        pytest.warns(FailedEvaluationsWarning, match="^1 of 1"),
+    ):
+        other.optimize(objective, max_cost=1, first_failures=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        study.optimize(objective, max_cost=1, first_failures=0)
+    study.close()
+    study = deepband.open_study(path)
+    with deepband.open_study(path) as other:
+        other.enqueue({"x": 0.5}, 1)
+    with study, pytest.warns(FailedEvaluationsWarning, match="^2 of 3 evaluations failed"):
+        study.optimize(objective, max_cost=1, first_failures=0)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pytest
 
 import deepband
-from deepband.analysis.text import about, duration
+from deepband.analysis.text import about, duration, shortened
 from deepband.errors import NoResultError, ObjectiveError, counted
 from driving import finish, noisy, open_study
 
@@ -36,6 +36,12 @@ from driving import finish, noisy, open_study
 def test_times(seconds: float, text: str) -> None:
     assert duration(seconds) == text
     assert about(seconds) == f"about {text}"
+
+
+def test_a_long_text_keeps_its_ends() -> None:
+    assert shortened("abcdefgh", 8) == "abcdefgh"
+    assert shortened("the_rate_of_layer_10", 12) == "the_rate…_10"
+    assert len(shortened("\x1b" * 9, 9)) == 9
 
 
 def test_singular_and_plural() -> None:

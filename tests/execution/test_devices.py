@@ -323,9 +323,9 @@ def test_more_workers_than_the_devices_have_room_for() -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"devices": ["cpu"], "executor": "ray"}, "what each job needs as resources"),
+        ({"devices": ["cpu"], "executor": "ray"}, "what each job needs as `resources`"),
         ({"devices": ["cpu"], "per_device": 0}, "per_device is 0"),
-        ({"per_device": 2}, "give devices, too"),
+        ({"per_device": 2}, "give `devices`, too"),
         ({"devices": ["cpu"], "workers": 2}, "1 device with per_device=1 can have only 1 worker:"),
     ],
 )

@@ -292,7 +292,7 @@ class Learning:
 
 def test_no_work_ahead_for_samplers_that_learn() -> None:
     study = open_study(sampler=Learning())
-    with pytest.raises(InputError, match="learns until then: leave ahead out"):
+    with pytest.raises(InputError, match="learns until then: leave out `ahead`"):
         study.optimize(loss, ahead=True)
     study.optimize(loss)
 

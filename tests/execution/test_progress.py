@@ -28,6 +28,7 @@ from deepband.execution.progress_text import (
     columns,
     fitted,
     last_line,
+    last_lines,
     lines,
     one_line,
     running_lines,
@@ -143,6 +144,14 @@ def test_what_has_passed_of_running_evaluations_is_subtracted() -> None:
     assert pace.seconds_left(left, [Started(job(3, 3), 10.0)], 1, 15.0) == 18  # a job ahead
 
 
+def test_a_job_that_overruns_shows_that_the_speed_was_too_optimistic() -> None:
+    pace, left = pace_of((0, 2.0)), {(0, 2): 1, (1, 2): 1}
+    on_time = pace.seconds_left(left, [Started(job(0, 2), 10.0)], 1, 28.0)
+    late = pace.seconds_left(left, [Started(job(0, 2), 10.0)], 1, 98.0)
+    assert on_time == 18
+    assert late == pytest.approx(9 * (2 + 88) / (1 + 9))
+
+
 def test_training_that_continues_pays_the_difference() -> None:
     pace = pace_of((0, 2.0), (1, 4.0, 0))
     assert pace.seconds_left({(0, 2): 1, (2, 2): 1}, [], 1, 0.0) == 2 * (6 + 9)
@@ -249,6 +258,13 @@ def test_any_terminal_is_large_enough(width: int, height: int) -> None:
     assert all(columns(line) <= max(width, 20) for line in found)
     if width > 20 and height > 7:
         assert "evaluations" in found[-1]  # the note is not cut
+
+
+def test_the_last_notes_are_whole() -> None:
+    """A path that is cut cannot be opened, and nothing is drawn over the last lines."""
+    path = "folder/" * 20
+    *_, found = last_lines(SAMPLE, [f"Workers' output: {path}"], 40, unicode=True)
+    assert found == f"Workers' output: {path}"
 
 
 def test_the_width_of_a_line_is_that_on_the_screen() -> None:
@@ -400,12 +416,23 @@ def talks(config, budget):
     print(f"{budget}: printed")
     logging.info(f"{budget}: logged")
     print("\\rhalf", end="", flush=True)
+    time.sleep(0.1)
+    print("\\rwhole")
+    return config["x"]
+
+def forks(config, budget):
+    print("half", end="", flush=True)
     if not os.fork():
         print("\\nin a child", flush=True)
         os._exit(0)
     os.wait()
     print("\\rwhole")
-    time.sleep(0.1)
+    return config["x"]
+
+def chats(config, budget):
+    for number in range(10):
+        print(f"{budget}: line {number}")
+        time.sleep(0.01)
     return config["x"]
 
 def nests(config, budget):
@@ -488,7 +515,22 @@ def test_what_objectives_print_stays_whole(folder: Path) -> None:
         found = [line.partition(":")[0] for line in printed if line.endswith(f": {kind}")]
         assert sorted(map(int, found)) == budgets
     assert printed.count("whole") == 22
+
+
+def test_what_a_forked_process_prints_reaches_the_terminal(folder: Path) -> None:
+    terminal = Terminal(call("forks, progress=True"), folder)
+    assert terminal.wait() == 0
+    assert "END 22" in terminal.screen
     assert terminal.text.count("in a child") == 22  # the display may overwrite it on the screen
+
+
+def test_the_display_is_back_after_each_line_that_objectives_print(folder: Path) -> None:
+    terminal = Terminal(call("chats, progress=True"), folder, rows=500)
+    assert terminal.wait() == 0
+    first = terminal.text.index("run 0")
+    *between, _ = terminal.text[first:].split(": line ")
+    assert len(between) > 10
+    assert all("run 0" in each for each in between)
 
 
 def test_there_is_one_display_at_a_time(folder: Path) -> None:
@@ -530,3 +572,62 @@ def test_a_log_gets_lines(folder: Path) -> None:
     assert all(line.startswith("run 0: ") for line in some)
     assert last.startswith("run 0: 22 of 22 evaluations, 78 of 78 units, best ")
     assert note == "Workers' output: a.study.files/output"
+
+
+STREAMS = """
+import os, sys, deepband
+
+class Bare:
+    def write(self, text): pass
+    def flush(self): pass
+
+kept = []
+
+def keeps(config, budget):
+    kept.append(sys.stdout)
+    return config["x"]
+
+def program(stdout=None):
+    sys.stdout = stdout or sys.stdout
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
+    study.optimize(keeps, progress=True)
+    print(len(study.evaluations), "END", file=sys.stderr)
+
+def closed():
+    stream = open(os.devnull, "w")
+    stream.close()
+    return stream
+
+eval(sys.argv[1])
+if len(sys.argv) > 2:
+    kept[0].write("printed later")
+    kept[0].flush()
+    assert deepband.execution.display._view(always=False) is not None
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("stdout", ["Bare()", "closed()"])
+def test_an_unusual_stdout_beside_a_terminal_harms_nothing(tmp_path: Path, stdout: str) -> None:
+    (tmp_path / "streams.py").write_text(STREAMS)
+    terminal = Terminal(["streams.py", f"program({stdout})"], tmp_path)
+    assert terminal.wait() == 0
+    bar, *_, end, _ = terminal.screen
+    assert (bar, end) == (f"run 0  {'━' * 40}  100 %", "22 END")
+
+
+def test_what_a_kept_stream_prints_after_the_run_is_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "streams.py").write_text(STREAMS)
+    terminal = Terminal(["streams.py", "program()", "later"], tmp_path)
+    assert terminal.wait() == 0
+    assert terminal.screen[-2:] == ["22 END", "printed later"]
+
+
+def test_a_terminal_without_process_groups(folder: Path) -> None:
+    """As on Windows."""
+    start = "runpy.run_path('program.py', run_name='__main__')"
+    code = f"import os, runpy; del os.tcgetpgrp, os.getpgrp; {start}"
+    terminal = Terminal(["-c", code, "waits"], folder)
+    terminal.wait_for("^1 running on 1 worker")
+    (folder / "go").touch()
+    assert terminal.wait() == 0

@@ -44,6 +44,18 @@ def test_metrics_as_a_result() -> None:
         training_result({}, "val_loss")
 
 
+def test_metrics_that_are_not_numbers_are_left_out() -> None:
+    metrics = {
+        "eval_loss": 0.5,
+        "eval_matrix": [[3, 1], [0, 4]],
+        "eval_label": "7",
+        "eval_no": None,
+    }
+    assert training_result(metrics, "eval_loss") == {"loss": 0.5, "eval_loss": 0.5}
+    with pytest.raises(InputError, match="monitor is 'eval_label', but its value is '7'"):
+        training_result(metrics, "eval_label")
+
+
 class Folders:
     """Contexts with folders of their own."""
 

@@ -52,6 +52,24 @@ def test_it_evaluates_the_best_again_and_shows_means(place: Path) -> None:
     assert findings[-1].startswith("Cost of the repetitions: 54 units of budget, ")
 
 
+def test_one_unit_is_singular(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(OBJECTIVE)
+    objective, place = f"{tmp_path}/train.py:plain", tmp_path / "one.study"
+    assert call("run", place, objective, "--max-budget", 1).exit_code == 0
+    found = call("confirm", place, "--top", 1, "--seeds", 1)
+    assert "1 repetition to run, 1 unit of budget" in found.stderr
+    assert "Cost of the repetitions: 1 unit of budget, " in found.stdout
+    assert "1 units" not in found.output
+
+
+def test_progress_can_be_switched_off(place: Path) -> None:
+    deepened = call("run", place, "--deepen-to", 27, "--no-progress")
+    confirmed = call("confirm", place, "--top", 1, "--seeds", 2, "--no-progress")
+    assert deepened.exit_code == confirmed.exit_code == 0
+    assert deepened.stderr == ""
+    assert "confirming" not in confirmed.stderr
+
+
 def test_each_failure_has_a_line(place: Path) -> None:
     done = call("confirm", place, "--seeds", 15)
     with deepband.open_study(place) as study:

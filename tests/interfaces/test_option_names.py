@@ -13,6 +13,7 @@ from deepband.interfaces.cli.option_names import in_options
 from driving import finish, noisy
 
 TRAIN = "space = {'x': (0.0, 1.0)}\n\ndef train(config, budget):\n    return config['x']\n"
+TRAIN += "\ndef fails(config, budget):\n    return float('nan')\n"
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +23,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deepband.open_study("open.study", space={"x": (0.0, 1.0)}, max_budget=3).close()
     with deepband.open_study("done.study", space={"x": (0.0, 1.0)}, max_budget=3) as study:
         finish(study, noisy(1))
+    with deepband.open_study("failed.study", space={"x": (0.0, 1.0)}, max_budget=1) as study:
+        finish(study, lambda job: float("nan"))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +33,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("deepen done.study --to 10", "--to is 10", "max_budget is"),
         ("widen done.study --to 0", "--to is 0", "width is"),
         ("quote done.study --to 10", "--to is 10", "max_budget is"),
-        ("extend done.study", "--max-budget, width or brackets", "max_budget"),
+        ("extend done.study", "`--max-budget`, `--width` or `--brackets`", "max_budget"),
+        ("advice open.study", "with `deepband run`.", "unfinished"),
+        ("best failed.study --path", "See why with `deepband failures`.", "study."),
+        ("run new.study train.py:train --timeout -1", "or leave it out.", "None"),
+        ("run new.study train.py:train --per-device 2", "give `--devices`, too.", " devices"),
+        (
+            "run new.study train.py:train --executor ray --devices 0",
+            "leave out `--devices`, and give what each job needs as `--resources`",
+            "devices out",
+        ),
         ("deepen open.study", "(`--unfinished` extends it", "unfinished=True"),
         ("deepen open.study", "with `deepband run`. (", "study."),
         ("run new.study train.py:train", "give --max-budget to create it", "max_budget"),
@@ -46,6 +58,41 @@ def test_an_error_names_the_option(command: str, wanted: str, unwanted: str) -> 
     assert result.exit_code in (1, 2)
     assert wanted in result.output
     assert unwanted not in result.output.replace(wanted, "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run --max-cost -1",
+        "run --max-seconds -1",
+        "run --ahead-limit -1",
+        "auto-extend --max-cost 99 --max-seconds -1",
+    ],
+)
+def test_an_invalid_limit_creates_no_study(command: str) -> None:
+    name, *options = command.split()
+    given = [name, "new.study", "train.py:train", "--max-budget", "3", *options]
+    result = CliRunner().invoke(main, given)
+    assert f"{options[-2]} is -1.0: give a number of 0 or more." in result.output
+    assert result.exit_code == 2
+    assert not Path("new.study").exists()
+
+
+def test_commands_to_type_are_quoted() -> None:
+    run = CliRunner().invoke(main, ["run", "a b.study", "train.py:fails", "--max-budget", "1"])
+    assert "deepband advice 'a b.study'" in run.output
+    assert "deepband failures 'a b.study'" in run.output
+    deepened = CliRunner().invoke(main, ["deepen", "a b.study"])
+    assert "Next: deepband run 'a b.study'" in deepened.output
+
+
+def test_a_missing_objective_gives_the_command_that_is_running() -> None:
+    CliRunner().invoke(main, ["run", "a b.study", "train.py:train", "--max-budget", "1"])
+    Path("train.py").unlink()
+    for name in ("run", "confirm", "auto-extend --max-cost 9"):
+        result = CliRunner().invoke(main, [*name.split()[:1], "a b.study", *name.split()[1:]])
+        typed = f"deepband {name.split()[0]} 'a b.study' path/to/train.py:train"
+        assert typed in result.output, result.output
 
 
 def test_what_is_not_the_name_of_an_argument_stays() -> None:

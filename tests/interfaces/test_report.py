@@ -14,6 +14,7 @@ import deepband
 import hostile
 from deepband import Study
 from deepband.analysis.quote import quote_table
+from deepband.analysis.text import shortened
 from deepband.interfaces.cli import main
 from deepband.interfaces.report.html_report import make_report, write_report
 from driving import extended, finish, noisy, open_study
@@ -83,6 +84,15 @@ def test_a_report_without_results(objective: Any) -> None:
     assert ("Available when the run is done" in text) == (objective is None)
 
 
+def test_names_that_differ_only_at_their_ends_have_a_column_each() -> None:
+    name = "the_learning_rate_of_the_second_encoder_layer_of_the_image_tower_"
+    study = open_study(space={f"{name}{end}": (0.0, 1.0) for end in "ab"}, max_budget=3)
+    finish(study, noisy(1))
+    report = make_report(study)
+    for end in "ab":
+        assert f"<bdi>{shortened(name + end, 26)}</bdi></th>" in report
+
+
 def test_hostile_names_are_text(tmp_path: Path) -> None:
     place = tmp_path / "<script>alert(8)</script>.study"
     study = hostile.make(Path(str(place).replace("/script", "")))
@@ -90,6 +100,34 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     outline = hostile.check_self_contained(page)
     assert "<script>alert(1)</script>" in outline.text
     assert not set(page) & {"\x1b", "\x07", "\0", "\u202e", "\u2066"}
+
+
+def test_long_names_with_the_same_beginning_have_columns_of_their_own() -> None:
+    names = ["x" * 60 + "a", "x" * 60 + "b"]
+    study = deepband.open_study(space=dict.fromkeys(names, (0.0, 1.0)), max_budget=1)
+    finish(study, lambda job: {"loss": 0.5, **dict.fromkeys(names, 0.25)})
+    best = make_report(study).split("<caption>Best on rung")[1].partition("</table>")[0]
+    assert best.count("<th ") == 1 + 2 + 3 + 2  # loss, metrics, place, parameters
+    assert best.count("<td") == 1 + 2 + 3 + 2
+
+
+def test_a_single_evaluation_is_singular() -> None:
+    study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=1)
+    finish(study, lambda job: float("nan"))
+    text = hostile.check_self_contained(make_report(study)).text
+    assert "1 config, 1 evaluation, cost 1 (1 when" in text
+    assert "1 of 1 evaluation failed." in text
+
+
+def test_costs_are_upper_bounds_if_equal_configs_share_results() -> None:
+    study = deepband.open_study(space={"x": ["a", "b"]}, max_budget=9, reuse_identical=True)
+    finish(study, lambda job: float(job.config["x"] == "a"))
+    text = hostile.check_self_contained(make_report(study)).text
+    assert "17 configs, at most 22 evaluations, cost at most 78 (" in text
+    cost = study.quote("efficient").cost
+    assert cost.low == 0
+    assert f"at most {float(cost.high):,.10g}" in text
+    assert f"0-{float(cost.high):,.10g}" not in text
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,7 +241,7 @@ def test_failures_that_are_tried_again_come_before_the_next_group() -> None:
 
 def test_no_work_ahead() -> None:
     study = open_study(sampler=Remembering())
-    with pytest.raises(InputError, match="leave ahead out"):
+    with pytest.raises(InputError, match="leave out `ahead`"):
         study.optimize(lambda config, budget: 1.0, ahead=True)
 
 

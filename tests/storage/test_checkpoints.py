@@ -695,6 +695,25 @@ def test_a_copy_continues_from_the_checkpoints_of_the_original(
         ]
 
 
+@pytest.mark.parametrize("grown", [True, False])
+def test_a_copy_that_is_saved_takes_the_checkpoints_along(path: Path, grown: bool) -> None:
+    with open_study() as study:
+        study.optimize(train)
+        copy = study.copy()
+        if grown:
+            copy.deepen("efficient")
+            copy.optimize(train)
+        saved = {key_of(each) for each in copy.evaluations if each.checkpoint}
+        copy.save_as(path)
+    copy.close()
+    with deepband.open_study(path) as again:
+        assert {key_of(each) for each in again.evaluations if each.checkpoint} == saved
+        again.deepen("efficient")
+        assert again.quote().retraining == 0
+        again.optimize(train)
+        assert again.runs[-1].trained == again.runs[-1].cost_resumed
+
+
 def test_a_copy_reads_nothing_that_the_original_saves_later(path: Path) -> None:
     with open_study(path) as study:
         study.optimize(train, max_cost=20)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
 import os
 import pickle
 import random
+import resource
 import shutil
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -206,6 +210,36 @@ def test_a_save_that_fails_changes_nothing(context: Context) -> None:
     with pytest.raises(InputError, match="'lock' cannot be saved, because lock cannot be pickled"):
         context.save(model=trained(2), step=2, lock=pickle_proof())
     assert {name: (context.path / name).read_bytes() for name in names(context.path)} == before
+
+
+@contextmanager
+def small_files(most: int) -> Iterator[None]:
+    """Let no file become larger than this many bytes, as on a disk that is full by then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+VALUES = {
+    "json": "x" * 50_000,
+    "npy": np.zeros(50_000),
+    "npz": [np.zeros(50_000)],
+    "pickle": b"x" * 50_000,
+}
+
+
+@pytest.mark.parametrize("suffix", VALUES)
+def test_a_full_disk_is_said_and_nothing_is_left(context: Context, suffix: str) -> None:
+    context.save(value=1)
+    with small_files(20_000), pytest.raises(OSError, match="File too large") as caught:
+        context.save(value=VALUES[suffix])
+    assert caught.value.errno == errno.EFBIG  # by its number, the loop knows faults of the machine
+    assert names(context.path) == [INDEX, "value.json"]
+    context.save(value=VALUES[suffix])
+    assert names(context.path) == [INDEX, f"value-2.{suffix}"]
 
 
 def pickle_proof() -> Any:
@@ -544,6 +578,16 @@ def test_everything_of_pytorch_is_saved_without_a_pickle_that_runs_code(context:
 
 
 @pytest.mark.heavy
+def test_pytorch_says_that_a_disk_is_full(context: Context) -> None:
+    import torch
+
+    with small_files(20_000), pytest.raises(OSError, match="File too large") as caught:
+        context.save(model=torch.nn.Linear(100, 100))
+    assert caught.value.errno == errno.EFBIG
+    assert names(context.path) == []
+
+
+@pytest.mark.heavy
 def test_a_pickle_behind_the_name_of_tensors_runs_no_code(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -557,8 +601,9 @@ def test_a_pickle_behind_the_name_of_tensors_runs_no_code(
     row = json.loads((context.path / INDEX).read_text())
     row["objects"]["model"][2:] = [len(content), hashlib.blake2b(content).hexdigest()]
     (context.path / INDEX).write_text(json.dumps(row))
-    with pytest.raises(pickle.UnpicklingError, match="Weights only"):
+    with pytest.raises(StorageError, match="is damaged") as caught:
         deepband.load_checkpoint(context.path, unpickle=True)
+    assert "Weights only" in str(caught.value.__cause__)
     assert not Path("sprung").exists()
 
 

@@ -381,6 +381,22 @@ def test_results_survive_the_loss_of_the_file(tmp_path: Path) -> None:
     assert [*canonical(study.session.state)] == [*canonical(other.session.state)]
 
 
+def test_nothing_is_recorded_in_a_closed_study(tmp_path: Path) -> None:
+    study = searched(tmp_path / "a.study")
+    before = searched_part(study)
+
+    def closing(config: dict[str, Any], budget: float, context: Context) -> float:
+        study.close()
+        return train(config, budget, context)
+
+    with pytest.raises(deepband.ClosedError):
+        study.confirm(closing)
+    assert not (tmp_path / "a.study.files" / "new").exists()
+    with deepband.open_study(tmp_path / "a.study") as again:
+        assert searched_part(again) == before
+        assert not again.confirmations.configs
+
+
 def test_a_link_in_place_of_its_folder_is_refused(tmp_path: Path) -> None:
     study, elsewhere = searched(tmp_path / "a.study"), tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -18,7 +18,7 @@ import deepband
 from cases import MOST, Case, cases, play
 from deepband import Evaluation, Job, Study
 from deepband.analysis.export import canonical
-from deepband.core.facts import is_shared
+from deepband.core.facts import evaluated_job, is_shared
 from deepband.core.shared_results import identity
 from driving import finish, wait_until
 from preloaded import Process
@@ -387,7 +387,7 @@ def test_the_setting_is_stored_and_compared(tmp_path: Path) -> None:
 
 
 def test_work_ahead_is_refused() -> None:
-    with pytest.raises(deepband.InputError, match="leave ahead out"):
+    with pytest.raises(deepband.InputError, match="leave out `ahead`"):
         open_small().optimize(objective, workers=2, ahead=True, progress=False)
 
 
@@ -438,3 +438,11 @@ def test_the_best_has_a_checkpoint_also_if_it_was_shared(tmp_path: Path) -> None
                     shared += is_shared(best.origin)
                     assert deepband.load_checkpoint(best.checkpoint) == {"step": best.budget}
     assert shared
+
+
+def test_an_origin_with_numbers_that_no_config_has_is_a_text_like_others() -> None:
+    """A file from elsewhere may contain any origin, and Python refuses to read such numbers."""
+    origin = f"same as ({'9' * 5000}, 0)"
+    assert not is_shared(origin)
+    assert evaluated_job((0, 1, 2), origin) == (0, 1, 2)
+    assert evaluated_job((0, 1, 2), "same as (3, 450)") == (3, 450, 2)

@@ -11,7 +11,6 @@ from deepband.execution.executors.base import Ended, Executor
 from deepband.execution.limits import Limits
 from deepband.execution.loop import Loop
 from deepband.execution.objective import Task
-from deepband.storage.retention import Keep
 from deepband.system.interrupts import Interrupts
 from driving import noisy
 
@@ -57,7 +56,6 @@ def run_with(executor: Executor, study: Study, retries: int, limits: Limits | No
         study.session,
         executor,
         None,
-        Keep(False, None),
         limits=limits or Limits(),
         retries=retries,
         first_failures=10**6,

@@ -35,6 +35,8 @@ class CellStatus:
     failed: int
     promoted: int
     """How many configs were promoted from here in any run."""
+    promoted_by_run: tuple[int, ...]
+    """How many of the evaluations of each run belong to configs that were promoted from here."""
 
 
 class Mark(NamedTuple):
@@ -68,7 +70,9 @@ def _cell(state: State, cell: Cell, slots: int) -> CellStatus:
     results = state.results[cell]
     arrived = state.run.arrived.get(cell, EMPTY)
     waiting = len(arrived.difference(results))
+    promoted = _promoted(state, bracket, rung)
     runs = Counter(map(_run, results.values()))
+    runs_promoted = Counter(_run(results[index]) for index in promoted if index in results)
     return CellStatus(
         bracket=bracket,
         rung=rung,
@@ -79,7 +83,8 @@ def _cell(state: State, cell: Cell, slots: int) -> CellStatus:
         configs=max(len(results) + waiting, slots),
         by_run=tuple(runs[run.number] for run in state.runs),
         failed=[result.loss for result in results.values()].count(None),
-        promoted=len(_promoted(state, bracket, rung)),
+        promoted=len(promoted),
+        promoted_by_run=tuple(runs_promoted[run.number] for run in state.runs),
     )
 
 

@@ -9,11 +9,10 @@ from fractions import Fraction
 from functools import cache
 from statistics import mean, stdev
 
-from deepband.analysis.text import duration, html_table, table
+from deepband.analysis.text import duration, html_table, table, units
 from deepband.core.evaluations import evaluation_of
 from deepband.core.facts import Config, Confirmed, JobFinished, JobKey
 from deepband.core.record_text import record_repr
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 
 SHARE = 0.95
@@ -117,8 +116,8 @@ def confirmation_notes(found: Confirmations) -> list[str]:
         )
     if found.best is not None and len(found.configs) > 1:
         notes.append(f"Best mean: bracket {found.best.bracket}, index {found.best.index}.")
-    units, time = f"{as_number(found.cost):.10g}", duration(found.seconds)
-    return [*notes, f"Cost of the repetitions: {units} units of budget, {time}."]
+    cost = f"{units(found.cost)} of budget, {duration(found.seconds)}"
+    return [*notes, f"Cost of the repetitions: {cost}."]
 
 
 def ranked(state: State, rung: int) -> list[JobFinished]:

@@ -149,19 +149,19 @@ class FailureWatch:
     """Notices what fails from now on, and summarises the runs that this belongs to."""
 
     def __init__(self, state: State) -> None:
-        self._state = state
         self._first_run = state.run.number
         self._before = _count_failed(state)
 
-    def summary(self) -> str | None:
+    def summary(self, state: State) -> str | None:
         """How many evaluations failed, and why, in the run that was current and those since; None
-        if nothing has failed since. Imported results do not count."""
-        if _count_failed(self._state) <= self._before:
+        if nothing has failed since. Imported results do not count. It takes the present state: a
+        study that reads what another process has written gets a new one."""
+        if _count_failed(state) <= self._before:
             return None
-        results = [each for each in paid(self._state) if each.run >= self._first_run]
-        found = grouped(self._state, results)
+        results = [each for each in paid(state) if each.run >= self._first_run]
+        found = grouped(state, results)
         count = f"{found.total} of {counted(len(results), 'evaluation')}"
-        return _sentence(f"{count}{_of_runs(self._state, self._first_run)} failed", found)
+        return _sentence(f"{count}{_of_runs(state, self._first_run)} failed", found)
 
 
 def _count_failed(state: State) -> int:

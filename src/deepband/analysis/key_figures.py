@@ -4,12 +4,11 @@ run, the time left, and the cost."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 from deepband.analysis.durations import resumes, seconds_per_unit, seconds_spent
 from deepband.analysis.metrics import main_metric
 from deepband.analysis.summary import Status, slots_left
-from deepband.analysis.text import about, brief, duration, shortened
+from deepband.analysis.text import about, brief, duration, shortened, units
 from deepband.core.costs import counts, paid
 from deepband.core.evaluations import best_evaluation
 from deepband.core.schedule import as_number
@@ -38,7 +37,7 @@ def key_figures(state: State, status: Status) -> list[KeyFigure]:
 
 
 def _best(state: State) -> KeyFigure:
-    name = f"best {'value' if state.created.maximize else 'loss'}"
+    name = f"best {state.value_name}"
     best = best_evaluation(state)
     if best is None:
         return KeyFigure("best", name, "none", "no evaluation has a finite result yet")
@@ -58,8 +57,8 @@ def _progress(state: State, status: Status) -> KeyFigure:
     share = 1.0 if status.done else max(0.0, float(1 - status.left / whole)) if whole else 0.0
     slots = sum(cell.slots for cell in status.cells)
     evaluated = slots - sum(slots_left(state).values())
-    units = f"{_units(whole - status.left)} of {_units(whole)} units"
-    detail = f"{evaluated:,} of {slots:,} evaluations, {units}"
+    spent = f"{as_number(whole - status.left):,.10g} of {units(whole)}"
+    detail = f"{evaluated:,} of {counted(slots, 'evaluation')}, {spent}"
     percent = int(100 * share)  # 100 % only when it is done
     return KeyFigure("progress", f"progress of run {status.run}", f"{percent} %", detail, share)
 
@@ -72,7 +71,7 @@ def _time_left(state: State, status: Status) -> KeyFigure | None:
         return KeyFigure("time", "time left", "unknown", "no evaluation recorded its time yet")
     detail = f"with {counted(max(status.running, 1), 'worker')}"
     detail += "" if status.running else "; nothing is running now"
-    return KeyFigure("time", "time left", about(seconds), detail)
+    return KeyFigure("time", "time left", about(max(1, round(seconds))), detail)
 
 
 def seconds_left(state: State, workers: int) -> float | None:
@@ -93,14 +92,9 @@ def _evaluations(status: Status) -> KeyFigure:
 
 
 def _cost(state: State) -> KeyFigure:
-    units = state.schedule.cost_of(counts(paid(state)))
-    rate, name = seconds_per_unit(state), "cost of all runs"
-    value = f"{_units(units)} unit{'' if units == 1 else 's'}"
-    if rate is None:
+    rate, spent, name = seconds_per_unit(state), seconds_spent(state), "cost of all runs"
+    value = units(state.schedule.cost_of(counts(paid(state))))
+    if not spent:
         return KeyFigure("cost", name, value, "no evaluation recorded its time")
-    time = f"{duration(seconds_spent(state))} of work, {duration(rate)} per unit"
-    return KeyFigure("cost", name, value, time)
-
-
-def _units(cost: Fraction) -> str:
-    return f"{as_number(cost):,.10g}"
+    per_unit = "" if rate is None else f", {duration(rate)} per unit"
+    return KeyFigure("cost", name, value, f"{duration(spent)} of work{per_unit}")

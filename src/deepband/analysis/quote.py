@@ -128,7 +128,8 @@ class Quote:
         """What it reuses, adds and costs, as pairs of a name and a text."""
         known = counted(self.evaluations_known, "evaluation")
         reused = f"{_span(*self.evaluations_reused)} of {known}"
-        evaluations = "evaluation" if self.evaluations_new == (1, 1) else "evaluations"
+        least, most = self.evaluations_new
+        evaluations = "evaluation" if most == 1 and (least or self.at_most) else "evaluations"
         new = f"{_span(*self.evaluations_new, self.at_most)} {evaluations}"
         lines = [
             ("reused", f"{counted(self.configs_reused, 'config')}, {reused}"),
@@ -143,8 +144,8 @@ class Quote:
             share = _percent(price.of_scratch, self.at_most)
             lines.append(("  in all", f"{_span(low, high, self.at_most)}, {share} {scratch}"))
         if self.seconds is not None and self.seconds[1] >= WORTH_SHOWING:
-            least, most = map(duration, self.seconds)
-            span = about(self.seconds[1]) if least == most else f"about {least} to {most}"
+            short, long = map(duration, self.seconds)
+            span = about(self.seconds[1]) if short == long else f"about {short} to {long}"
             span = f"at most {about(self.seconds[1])}" if self.at_most else span
             text = f"{span} with one worker, as measured so far"
             lines.append(("time", text))
@@ -169,18 +170,19 @@ def quote_table(quotes: Sequence[Quote]) -> list[list[str]]:
 
 def _table_row(each: Quote) -> list[str]:
     row = [each.step, each.strategy, f"{each.max_budget:,.10g}", str(each.width)]
-    row += [f"{each.configs_new:,}", _range(*each.evaluations_new)]
+    row += [f"{each.configs_new:,}", _range(*each.evaluations_new, each.at_most)]
     for price in (each.cost, each.cost_resumed):
-        row += [_range(price.low, price.high), _percent(price.of_fresh).replace(" to ", "-")]
+        share = _percent(price.of_fresh, each.at_most).replace(" to ", "-")
+        row += [_range(price.low, price.high, each.at_most), share]
     spent = each.cost.spent
-    row.append(_range(spent + each.cost.low, spent + each.cost.high))
+    row.append(_range(spent + each.cost.low, spent + each.cost.high, each.at_most))
     return [*row, "" if each.seconds is None else duration(each.seconds[1])]
 
 
-def _range(low: Fraction | int, high: Fraction | int) -> str:
-    """Two bounds as a short text; one if they are equal."""
+def _range(low: Fraction | int, high: Fraction | int, at_most: bool = False) -> str:
+    """Two bounds as a short text; one if they are equal or only the upper one says something."""
     bounds = dict.fromkeys(f"{as_number(Fraction(each)):,.10g}" for each in (low, high))
-    return "-".join(bounds)
+    return f"at most {[*bounds][-1]}" if at_most else "-".join(bounds)
 
 
 def quote_notes(quotes: Sequence[Quote]) -> list[str]:

@@ -104,29 +104,32 @@ class Plan:
     __repr__ = record_repr
 
     def __str__(self) -> str:
-        rows, total = self._table()
-        return f"{table(rows)}\n{total}"
+        return f"{table(self._table())}\n{self.total}"
 
     def _repr_html_(self) -> str:
-        (header, *rows), total = self._table()
-        return html_table(f"Plan: {total}", header, rows)
+        header, *rows = self._table()
+        return html_table(f"Plan: {self.total}", header, rows)
 
-    def _table(self) -> tuple[list[list[str]], str]:
-        """The configs on each rung, with a header, and the totals in words."""
+    def _table(self) -> list[list[str]]:
+        """The configs on each rung, with a header."""
         rungs = range(self.schedule.top + 1)
         rows = [["rung", *map(str, rungs)], ["budget", *(f"{b:.6g}" for b in self.budgets)]]
         for bracket in self.schedule.brackets:
             sizes = [""] * bracket + [str(size or "") for size in self.sizes(bracket)]
             rows.append([f"bracket {bracket}", *sizes])
+        return rows
+
+    @property
+    def total(self) -> str:
+        """How many configs and evaluations there are, and what they cost, in words."""
         width = f"width {self.schedule.width}: " if self.schedule.width > 1 else ""
         bound = "at most " if self.at_most else ""
-        total = (
+        return (
             f"{width}{counted(self.configs, 'config')}, "
             f"{bound}{counted(self.evaluations, 'evaluation')}, cost {bound}"
-            f"{as_number(self.cost):.10g} ({as_number(self.cost_resumed):.10g} when training "
+            f"{as_number(self.cost):,.10g} ({as_number(self.cost_resumed):,.10g} when training "
             "continues from the rung below)"
         )
-        return rows, total
 
 
 def plan(state: State) -> Plan:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from deepband.core.record_text import html_table, printable
+from deepband.core.schedule import as_number
 
-__all__ = ["about", "brief", "duration", "html_table", "printable", "shortened", "table"]
+__all__ = ["about", "brief", "duration", "html_table", "printable", "shortened", "table", "units"]
 
 
 def shortened(text: str, most: int = 40) -> str:
-    """A printable text of at most `most` characters."""
-    text = printable(text[: 2 * most])
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    """A printable text of at most `most` characters. The middle is left out: long names often
+    differ only at their ends."""
+    whole = printable(text if len(text) <= most else f"{text[:most]}{text[-most:]}")
+    if len(text) <= most and len(whole) <= most:
+        return whole
+    end = most // 4
+    return f"{whole[: most - 1 - end]}…{whole[len(whole) - end :]}"
 
 
 def brief(value: object, most: int = 80) -> str:
@@ -41,6 +47,11 @@ def duration(seconds: float) -> str:
 def about(seconds: float) -> str:
     """An estimated time in words, such as "about 43 s"."""
     return f"about {duration(seconds)}"
+
+
+def units(cost: Fraction) -> str:
+    """A cost in words: "1 unit" or "13.5 units"."""
+    return f"{as_number(cost):,.10g} unit{'' if cost == 1 else 's'}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

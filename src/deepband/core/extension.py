@@ -42,7 +42,7 @@ def read_target(
     """The target that a user gave, checked."""
     given = max_budget, width, brackets
     if given == (None, None, None):
-        raise InputError("give what to extend the study to: max_budget, width or brackets.")
+        raise InputError("give what to extend the study to: `max_budget`, `width` or `brackets`.")
     return Target(
         None if max_budget is None else _rung(state.schedule, max_budget),
         None if width is None else check_count("width", width),

@@ -160,7 +160,7 @@ class JobFinished(NamedTuple):
 SAME = "same as"
 """The start of the origin of a result that was taken from an equal config. The (bracket, index) of
 that config follows."""
-_SHARED = re.compile(rf"{SAME} \(([0-9]+), ([0-9]+)\)", re.ASCII)
+_SHARED = re.compile(SAME + r" \(([0-9]{1,9}), ([0-9]{1,9})\)", re.ASCII)
 
 
 def is_shared(origin: str | None) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from deepband.errors import InputError, shown
+from deepband.errors import InputError, counted, shown
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 AUTO = "auto"
@@ -78,8 +78,8 @@ def assigned(devices: Sequence[Device], per_device: int, workers: int | None) ->
     if count > room:
         needed = -(-count // len(devices))
         raise InputError(
-            f"workers is {count}, but {_counted(len(devices), 'device')} with per_device="
-            f"{per_device} can have only {_counted(room, 'worker')}: give workers={room}, more "
+            f"workers is {count}, but {counted(len(devices), 'device')} with per_device="
+            f"{per_device} can have only {counted(room, 'worker')}: give workers={room}, more "
             f"devices, or per_device={needed} to let workers share a device."
         )
     return [devices[number % len(devices)] for number in range(count)]
@@ -99,7 +99,7 @@ def _read_device(given: object, visible: Sequence[str] | None) -> Device:
         return Device(str(number))
     if number >= len(visible):
         raise InputError(
-            f"there is no device {shown(given)}: {VARIABLE} shows {_counted(len(visible), 'GPU')} "
+            f"there is no device {shown(given)}: {VARIABLE} shows {counted(len(visible), 'GPU')} "
             "to this process, and numbers start at 0 there. Give one of these, or change the "
             "variable."
         )
@@ -120,7 +120,7 @@ def _check_numbers(given: Sequence[object], found: Sequence[Device]) -> None:
     for each, number in numbered:
         if gpus and number >= len(gpus):
             raise InputError(
-                f"there is no device {shown(each)}: this machine has {_counted(len(gpus), 'GPU')}, "
+                f"there is no device {shown(each)}: this machine has {counted(len(gpus), 'GPU')}, "
                 "and numbers start at 0. `nvidia-smi -L` lists them."
             )
 
@@ -143,7 +143,7 @@ def _all_visible(environment: Mapping[str, str]) -> Sequence[str]:
     if not visible:
         raise InputError(
             f"devices is 'auto', but no NVIDIA GPU was found: {why}. Name the devices, "
-            "such as 'cuda:0', or leave devices out to run without GPUs."
+            "such as 'cuda:0', or leave out `devices` to run without GPUs."
         )
     return visible
 
@@ -204,7 +204,3 @@ def _from_kernel(folder: Path) -> list[str]:
             minor = _MINOR.search(path.read_text(errors="replace"))
             usable += minor is not None and os.path.exists(f"{DEVICE_FILE}{minor[1]}")
     return [str(number) for number in range(usable)]
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

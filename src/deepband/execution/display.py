@@ -80,8 +80,8 @@ def _view(always: bool) -> View | None:
         if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
             from deepband.execution.terminal_view import Output, TerminalView
 
-            if isinstance(sys.stderr, Output):  # another thread, or a caller, already has a view
-                return None
+            if isinstance(sys.stderr, Output) and not sys.stderr.ended:
+                return None  # another thread, or a caller, already has a view
             return TerminalView(sys.stderr)
     return LineView() if always else None
 
@@ -177,33 +177,33 @@ class _Reports:
 @contextmanager
 def _displayed(view: View, loop: Loop, interrupts: Interrupts, always: bool) -> Iterator[None]:
     display = _Display(view, Reader(loop), interrupts)
-    interrupts.displayed = display.answers
-    thread = Thread(target=display.run, name="deepband progress", daemon=True)
-    view.begin()
-    thread.start()
+    display.begin()
     try:
         yield
     finally:
-        display.stop.set()
-        thread.join()
         display.end(always)
-        view.close()
 
 
 class _Display:
     """Updates a view periodically, in a separate thread."""
 
     def __init__(self, view: View, reader: Reader, interrupts: Interrupts) -> None:
-        self.stop = Event()
-        self.answers = not isinstance(view, LineView)
         self._view = view
         self._reader = reader
         self._interrupts = interrupts
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="deepband progress", daemon=True)
         self._shown = False
         self._failed = False
 
-    def run(self) -> None:
-        while not self.stop.wait(SECONDS_BETWEEN_VIEWS) and not self._failed:
+    def begin(self) -> None:
+        self._interrupts.displayed = not isinstance(self._view, LineView)
+        with self._errors():
+            self._view.begin()
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(SECONDS_BETWEEN_VIEWS) and not self._failed:
             with self._errors():
                 progress = self._reader.read(SECONDS_TO_READ)
                 if progress.running or self._reader.meter.evaluations:
@@ -212,10 +212,14 @@ class _Display:
 
     def end(self, always: bool) -> None:
         """Leave the last state of the view: if it was visible, or if it should always be."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
         with self._errors():
             progress = replace(self._reader.read(1.0), running=())
             if self._shown or (always and self._reader.meter.evaluations):
                 self._view.end(progress, self._notes())
+        self._view.close()
 
     def _notes(self, *answers: str | None) -> list[str]:
         output = self._reader.output

@@ -84,24 +84,21 @@ class Loop:
         session: JobSession,
         executor: Executor,
         checkpoints: Checkpoints | None,
-        keep: Keep,
         *,
         limits: Limits,
         retries: int = 0,
         first_failures: int = FIRST_FAILURES,
         outbox: Outbox | None = None,
         wait: bool = True,
-        recorded: Callable[[], None] | None = None,
     ) -> None:
         self.session = session
         self.executor = executor
         self.checkpoints = checkpoints
-        self.keep = keep
         self.limits = limits
         self.retries = retries
         self.first_failures = first_failures
         self.outbox = outbox
-        self.recorded = recorded
+        self.recorded: Callable[[], None] | None = None
         """Called after each commit of results."""
         self.running: dict[JobKey, Started] = {}
         """The jobs that have no result yet. Other threads may read it."""
@@ -116,7 +113,7 @@ class Loop:
         failures."""
         self._trusted = not first_failures
         self._stopping = False
-        self._pruner = Pruner(session, checkpoints, keep) if checkpoints else None
+        self._pruner = Pruner(session, checkpoints) if checkpoints else None
         self._ahead: Iterator[JobKey] = iter(())
         if limits.ahead_limit != 0:
             self._ahead = hyperband.jobs_ahead(session.state)
@@ -341,7 +338,7 @@ class Loop:
             )
 
             job = job._replace(config=CarriedConfig(job.config))
-        return Task(job, context, self.session.maximize, keeps=self.keep != Keep(False, 0))
+        return Task(job, context, self.session.maximize, keeps=self.session.keep != Keep(False, 0))
 
     def _context(self, job: Job) -> Context:
         assert self.checkpoints is not None

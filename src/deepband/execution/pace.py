@@ -45,24 +45,36 @@ class Pace:
         """The estimated time until the run is done; None before the first result.
 
         It is the work left divided by the number of workers, but no less than the longest bracket
-        takes from rung to rung, plus the time between evaluations."""
+        takes from rung to rung, plus the time between evaluations. A job that has been running
+        for longer than expected counts as if it ended now: the speed so far was too optimistic."""
         if not self.evaluations or self._units <= 0:
             return None
-        needed = {cell: self._seconds_of(cell) for cell, count in left.items() if count}
+        expected = [each for each in running if left.get((each.job.bracket, each.job.rung))]
+        rate = self._seconds_per_unit(expected, now)
+        needed = {cell: rate * self._units_of(cell) for cell, count in left.items() if count}
         elapsed = _elapsed(needed, running, now)
         work = sum(left[cell] * seconds for cell, seconds in needed.items())
         work -= sum(seconds for _, seconds in elapsed)
         between = self._between(running, workers, now) * sum(left.values())
         return max(0.0, work / workers, _longest_path(needed, elapsed)) + between
 
-    def _seconds_of(self, cell: Cell) -> float:
-        """How long an evaluation takes. If training continues from checkpoints, it trains only
-        the difference from the rung below."""
+    def _seconds_per_unit(self, running: Sequence[Started], now: float) -> float:
+        """The speed of the results of this call, and of the jobs that have overrun it."""
+        rate, seconds, units = self._seconds / self._units, self._seconds, self._units
+        for job, since in running:
+            trained = self._units_of((job.bracket, job.rung))
+            if now - since > rate * trained:
+                seconds, units = seconds + now - since, units + trained
+        return seconds / units
+
+    def _units_of(self, cell: Cell) -> float:
+        """What an evaluation trains. If training continues from checkpoints, that is only the
+        difference from the rung below."""
         bracket, rung = cell
         units = self.charges[rung]
         if self._resumes and rung > bracket:
             units -= self.charges[rung - 1]
-        return units * self._seconds / self._units
+        return units
 
     def _between(self, running: Sequence[Started], workers: int, now: float) -> float:
         """The time per evaluation in which workers do not work: they wait for the driver, or for

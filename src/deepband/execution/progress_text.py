@@ -48,11 +48,11 @@ def lines(
 
 
 def last_lines(progress: Progress, notes: Sequence[str], width: int, unicode: bool) -> list[str]:
-    """What stays on a terminal when a call has ended."""
+    """What stays on a terminal when a call has ended. Notes may be longer than a line."""
     found = [headline(progress, width, unicode)]
     for parts in (amounts(progress), [*best(progress), ending(progress)]):
         found += wrapped(parts, width)
-    return [fitted(line, width) for line in [*found, *notes]]
+    return [*(fitted(line, width) for line in found), *map(printable, notes)]
 
 
 def headline(progress: Progress, width: int, unicode: bool) -> str:
@@ -82,9 +82,10 @@ def amounts(progress: Progress) -> list[str]:
     extends = progress.run > 0 and not progress.confirming
     least = "at least " if extends and not progress.done else ""
     evaluations = counted(progress.total_evaluations, "evaluation")
+    units = "unit" if progress.total == 1 else "units"
     found = [
         f"{progress.evaluations:,} of {least}{evaluations}",
-        f"{_units(progress.spent)} of {least}{_units(progress.total)} units",
+        f"{_units(progress.spent)} of {least}{_units(progress.total)} {units}",
     ]
     return [*found, f"{progress.failed:,} failed"] if progress.failed else found
 

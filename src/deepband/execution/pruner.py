@@ -19,6 +19,8 @@ class StateHolder(Protocol):
     @property
     def state(self) -> State: ...
     @property
+    def keep(self) -> Keep: ...
+    @property
     def done(self) -> bool: ...
 
 
@@ -28,11 +30,11 @@ class Pruner:
     What cannot be removed now, for example on a full disk, is superfluous next time, too.
     """
 
-    def __init__(self, session: StateHolder, checkpoints: Checkpoints, keep: Keep) -> None:
+    def __init__(self, session: StateHolder, checkpoints: Checkpoints) -> None:
         self.session = session
         self.checkpoints = checkpoints
-        self.keep = keep
-        self._protected = protected(session.state, keep)
+        self.keep = session.keep
+        self._protected = protected(session.state, self.keep)
         """The checkpoints of the best evaluations when superfluous ones were last removed."""
 
     def prune(self, job: Job) -> None:

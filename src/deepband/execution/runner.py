@@ -80,12 +80,12 @@ class RunOptions:
         if self.devices is None and self.per_device != 1:
             raise InputError(
                 f"per_device is {self.per_device}, the number of workers on each device: give "
-                "devices, too."
+                "`devices`, too."
             )
         if self.devices is not None and self.executor is not None:
             raise InputError(
                 "devices are for worker processes on this machine, but an executor has its own "
-                "workers: leave devices out, and give what each job needs as resources. On Ray "
+                "workers: leave out `devices`, and give what each job needs as `resources`. On Ray "
                 "that is one num_gpus; on Dask it is one GPU, with workers started with "
                 "`--resources GPU=1`."
             )
@@ -106,12 +106,12 @@ def run_jobs(
     if limits.ahead_limit != 0 and session.learns:
         raise InputError(
             "work ahead samples the configs of the next run now, but the sampler of this study "
-            "learns until then: leave ahead out."
+            "learns until then: leave out `ahead`."
         )
     if limits.ahead_limit != 0 and session.state.created.reuse_identical:
         raise InputError(
             "work ahead evaluates configs of the next run now, but which of them reuse the result "
-            "of an equal one is not known until then: leave ahead out."
+            "of an equal one is not known until then: leave out `ahead`."
         )
     session.lock()
     interrupts = Interrupts()
@@ -156,7 +156,6 @@ def _loop(
         session,
         chosen,
         session.checkpoints if takes_context(objective) else None,
-        session.keep,
         limits=limits,
         retries=options.retries,
         first_failures=first_failures,

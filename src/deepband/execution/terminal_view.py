@@ -31,6 +31,8 @@ class TerminalView:
         self._terminal = terminal
         self._unicode = _encodes("".join(BARS[True]), terminal.encoding)
         self._lock = RLock()
+        self._lines: list[str] = []
+        """The view, without what was printed since the last end of a line."""
         self._drawn: list[str] = []
         self._outputs: list[Output] = []
 
@@ -38,7 +40,7 @@ class TerminalView:
         """Let everything that Python code prints to the terminal go through `print`."""
         for name in ("stdout", "stderr"):
             original = getattr(sys, name)
-            if original is not None and original.isatty():
+            if _is_terminal(original):
                 output = Output(self, name, original)
                 self._outputs.append(output)
                 setattr(sys, name, output)
@@ -49,10 +51,9 @@ class TerminalView:
         width, height = _size(self._terminal)
         if _in_foreground(self._terminal):
             with self._lock:
-                partial = [printable(each.partial) for each in self._outputs if each.partial]
-                room = height - 1 - len(partial)
-                found = lines(progress, notes, width, room, self._unicode)
-                self._draw([*(fitted(each, width) for each in partial), *found])
+                room = height - 1 - len(self._partial)
+                self._lines = lines(progress, notes, width, room, self._unicode)
+                self._redraw()
 
     def end(self, progress: Progress, notes: Sequence[str]) -> None:
         """Draw the view for the last time, and print below it from now on."""
@@ -66,14 +67,12 @@ class TerminalView:
         """Remove the view, and let Python code print directly again."""
         with self._lock:
             self._draw([])
-        for output in self._outputs:
-            if getattr(sys, output.stream) is output:
-                setattr(sys, output.stream, output.original)
-            _move_logging(output, output.original)
-            with suppress(OSError, ValueError):
-                output.original.write(output.partial + ("\n" if output.partial else ""))
-                output.original.flush()
-        self._outputs.clear()
+            for output in self._outputs:
+                if getattr(sys, output.stream) is output:
+                    setattr(sys, output.stream, output.original)
+                _move_logging(output, output.original)
+                output.end()
+            self._outputs.clear()
 
     def print(self, output: Output, text: str) -> None:
         """Print the complete lines of a text above the view. The rest is shown in the view until
@@ -84,8 +83,22 @@ class TerminalView:
                 whole, newline, rest = whole + newline + rest, "\n", ""
             output.partial = rest.rstrip("\r").rpartition("\r")[2]
             if newline:
+                visible = bool(self._drawn)
                 self._draw([])
                 output.original.write(whole + newline)
+                if visible:  # at once: a view that is missing until the next update flickers
+                    output.original.flush()
+                    self._redraw()
+
+    @property
+    def _partial(self) -> list[str]:
+        """What was printed since the last end of a line, per stream."""
+        return [printable(each.partial) for each in self._outputs if each.partial]
+
+    def _redraw(self) -> None:
+        width, height = _size(self._terminal)
+        partial = [fitted(each, width) for each in self._partial]
+        self._draw([*partial, *self._lines][: height - 1])
 
     def _draw(self, new: list[str]) -> None:
         """Replace the lines that are drawn. Those that no longer fit have been wrapped."""
@@ -109,11 +122,22 @@ class Output:
         self.original = original
         self.partial = ""
         """What was printed since the last end of a line."""
+        self.ended = False
+        """Whether the view is gone. Whoever still has this object, such as a progress bar that was
+        created during the run, prints directly."""
         self._view = view
+
+    def end(self) -> None:
+        """Print what is left, and let everything else through."""
+        self.ended = True
+        with suppress(OSError, ValueError):
+            self.original.write(self.partial + ("\n" if self.partial else ""))
+            self.original.flush()
+        self.partial = ""
 
     def write(self, text: str) -> int:
         """Print a text above the view. A forked process has no view, and must not use its lock."""
-        if os.getpid() != self._view.process or not isinstance(text, str):
+        if self.ended or os.getpid() != self._view.process or not isinstance(text, str):
             return self.original.write(text)
         self._view.print(self, text)
         return len(text)
@@ -138,6 +162,13 @@ def _move_logging(old: object, new: object) -> None:
                 handler.setStream(new)
 
 
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal. It may be closed, or replaced by any object."""
+    with suppress(AttributeError, OSError, ValueError):
+        return stream is not None and stream.isatty()
+    return False
+
+
 def _size(terminal: TextIO) -> tuple[int, int]:
     """The columns that a line may use, and the rows. In the last column, terminals wrap."""
     found = os.terminal_size((0, 0))
@@ -150,7 +181,7 @@ def _in_foreground(terminal: TextIO) -> bool:
     """Whether this process may draw: not while its shell has put it into the background."""
     try:
         return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    except (OSError, ValueError):  # it is not the terminal that controls this process
+    except (OSError, ValueError, AttributeError):  # another terminal, or no process groups
         return True
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from deepband.errors import InputError
+from deepband.errors import InputError, shown
 
 RESERVED = {"loss", "value"}
 """The names under which a result has the number to optimise."""
@@ -20,6 +20,21 @@ def training_result(metrics: Mapping[str, Any], monitor: str) -> dict[str, float
             f"monitor is {monitor!r}, but training logged {', '.join(sorted(metrics)) or 'nothing'}"
             ": log this metric, or give monitor the name of another one."
         )
+    if (loss := _number(metrics[monitor])) is None:
+        raise InputError(
+            f"monitor is {monitor!r}, but its value is {shown(metrics[monitor])}: give monitor the "
+            "name of a metric that is a number."
+        )
     ordered = sorted(set(metrics) - RESERVED, key=lambda name: (name == monitor, name))
-    finite = {name: n for name in ordered if math.isfinite(n := float(metrics[name]))}
-    return {"loss": float(metrics[monitor]), **finite}
+    numbers = {name: _number(metrics[name]) for name in ordered}
+    finite = {name: n for name, n in numbers.items() if n is not None and math.isfinite(n)}
+    return {"loss": loss, **finite}
+
+
+def _number(value: Any) -> float | None:
+    """A metric as a float, also a tensor of one number; None if it is something else, such as a
+    confusion matrix."""
+    try:
+        return None if isinstance(value, str) else float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return None

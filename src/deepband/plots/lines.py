@@ -105,7 +105,7 @@ def _stairs(
     y = [loss for _, loss in steps] + [steps[-1][1]]
     how = "training resumed" if resumed else "full budgets"
     style, width = ("--", 1.0) if resumed else ("-", 1.6)
-    text = label(f"{name}: {how}", 60)
+    text = f"{label(name)}: {how}"
     ax.step(x, y, where="post", color=shade, linestyle=style, linewidth=width, label=text)
     for number, extension in enumerate(found.extensions):
         spent = extension.spent_resumed if resumed else extension.spent

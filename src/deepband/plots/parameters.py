@@ -17,6 +17,8 @@ NOWHERE = -0.12
 """Where a config lies on the axis of a parameter that it does not have."""
 PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.6}
 """Behind a text that lines cross."""
+MOST_AXES = MOST_SHARES = 20
+"""How many parameters a plot shows: with more, nothing can be read."""
 MOST_CHOICES = 8
 """With more choices, only the first and the last are labelled."""
 
@@ -24,7 +26,8 @@ MOST_CHOICES = 8
 def draw_parallel(measure: Measure, ax: Axes | None, rung: int | None, most: int) -> Axes:
     """One line per config across its parameters, coloured by its loss on one rung."""
     state = measure.state
-    axes = chart_data.axes(state)
+    every = chart_data.axes(state)
+    axes = every[:MOST_AXES]
     ax = new_axes(ax, width=max(6.0, 2.0 + 1.4 * len(axes)))
     chosen = chart_data.rung_to_judge(state, rung)
     found = on_rung(measure, chosen)
@@ -35,9 +38,14 @@ def draw_parallel(measure: Measure, ax: Axes | None, rung: int | None, most: int
     _draw_lines(measure, ax, lines, [number for number, _ in found[:most]][::-1])
     _draw_axes(ax, axes, any(y == NOWHERE for line in lines for _, y in line))
     some_of = f"the best {most:,} of {len(found):,}" if len(found) > most else f"{len(found):,}"
+    which = _first_of(len(axes), len(every))
     budget = state.run.budgets[chosen]
-    ax.set_title(f"Configs on rung {chosen}, budget {budget:.6g} ({some_of})")
+    ax.set_title(f"Configs on rung {chosen}, budget {budget:.6g} ({some_of}){which}")
     return ax
+
+
+def _first_of(drawn: int, parameters: int) -> str:
+    return f", the first {drawn} of {parameters} parameters" if drawn < parameters else ""
 
 
 def _line(axes: list[chart_data.Axis], config: dict[str, Any]) -> list[tuple[float, float]]:
@@ -89,18 +97,20 @@ def draw_importance(measure: Measure, ax: Axes | None, rung: int | None) -> Axes
     found = importance(state, rung, measure.metric)
     if not found.shares:
         return note(ax, "The results on this rung do not show which parameters matter.")
-    names = list(found.shares)[::-1]
+    names = list(found.shares)[:MOST_SHARES][::-1]
     shares = [found.shares[name] for name in names]
     ax.barh(range(len(names)), shares, color=COLOURS[0])
     ax.set_yticks(range(len(names)), [label(name) for name in names])
     for y, share in enumerate(shares):
-        ax.text(share, y, f" {share:.0%}", va="center", fontsize=8)
+        text = "< 1 %" if share < 0.005 else f"{100 * share:.0f} %"
+        ax.text(share, y, f" {text}", va="center", fontsize=8)
     ax.set_xlim(0, max(shares) * 1.15)
     left_out = f"; left out: {', '.join(map(label, found.left_out))}" if found.left_out else ""
     budget, name = state.run.budgets[found.rung], label(measure.short_name)
+    some = _first_of(len(names), len(found.shares))
     ax.set_xlabel(f"share in the variance of the {name} (fANOVA{left_out})", wrap=True)
     ax.set_title(
         f"Which parameters matter\nby {counted(found.evaluations, 'config')} on rung {found.rung} "
-        f"(budget {budget:.6g})"
+        f"(budget {budget:.6g}){some}"
     )
     return ax

@@ -166,6 +166,14 @@ class Checkpoints:
                 return lower, folder
         return None
 
+    def add(self, others: Inherited) -> None:
+        """Copy the checkpoints of jobs that have none here."""
+        for key in sorted(others.available()):
+            folder, path = others.intact(key), self.path(key)
+            if folder is not None and not self.is_intact(key):
+                shutil.copytree(folder, path, symlinks=True, dirs_exist_ok=True)
+                shutil.copyfile(_manifest(folder), _manifest(path))
+
     def kept(self) -> Iterator[JobKey]:
         """The jobs that have a sealed checkpoint."""
         for manifest in self.folder.glob("*/*/*.json"):

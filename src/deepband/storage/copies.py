@@ -8,17 +8,26 @@ from pathlib import Path
 
 from deepband.core.facts import Fact
 from deepband.errors import StorageError
+from deepband.storage.checkpoints import Checkpoints, Inherited
 from deepband.storage.sqlite import SqliteStorage
 
 
-def write_copy(storage: SqliteStorage, facts: Iterable[Fact], checkpoints: Path | None) -> None:
-    """Write facts to a new study file, which stays locked. The checkpoints are copied first, so
-    that the file never exists without them."""
+def write_copy(
+    storage: SqliteStorage,
+    study: str,
+    facts: Iterable[Fact],
+    checkpoints: Checkpoints | Inherited | None,
+) -> None:
+    """Write the facts of the study with this id to a new file, which stays locked. The checkpoints
+    are copied first, so that the file never exists without them."""
     storage.lock()
     try:
-        if checkpoints is not None and _is_ours(checkpoints):
-            target = storage.files / "checkpoints" / checkpoints.name
-            shutil.copytree(checkpoints, target, symlinks=True, dirs_exist_ok=True)
+        target = Checkpoints(storage.files / "checkpoints" / study)
+        if isinstance(checkpoints, Checkpoints) and _is_ours(checkpoints.folder):
+            shutil.copytree(checkpoints.folder, target.folder, symlinks=True, dirs_exist_ok=True)
+        others = checkpoints.inherited if isinstance(checkpoints, Checkpoints) else checkpoints
+        if others is not None:
+            target.add(others)
         storage.append(list(facts))
     except (OSError, shutil.Error) as error:
         storage.close()

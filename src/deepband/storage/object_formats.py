@@ -16,8 +16,10 @@ import pickle
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, BinaryIO
 
 PICKLE = ".pickle"
 TAG = "deepband:"
@@ -30,21 +32,38 @@ class ForeignValueError(Exception):
 
 
 def write(value: object, place: Path) -> Path:
-    """Write an object to `place` with the suffix of its format, and return that file."""
+    """Write an object to `place` with the suffix of its format, and return that file. If it cannot
+    be written, for example on a full disk, nothing is left of it."""
+    suffix, put = _format(value)
+    file = place.with_suffix(suffix)
+    try:
+        with file.open("wb") as stream:
+            put(stream)
+    except BaseException:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+        raise
+    return file
+
+
+def _format(value: object) -> tuple[str, Callable[[BinaryIO], object]]:
+    """The suffix of the format of a value, and what writes the value to a file. That gets an open
+    file: PyTorch and NumPy do not say that a disk is full if they write to a path."""
     arrays: list[Any] = []
     try:
         tree = _tagged(value, arrays)
     except ForeignValueError:
         torch = sys.modules.get("torch")
         if torch and _is_for_torch(value, torch):
-            torch.save(value, file := place.with_suffix(".pt"))
-            return file
-        (file := place.with_suffix(PICKLE)).write_bytes(_pickled(value))
-        return file
+            return ".pt", lambda stream: _write_tensors(value, stream, torch)
+        data = _pickled(value)
+        return PICKLE, lambda stream: stream.write(data)
     if not arrays:
-        (file := place.with_suffix(".json")).write_text(json.dumps(tree))
-        return file
-    return _write_arrays(tree, arrays, place)
+        text = json.dumps(tree)
+        return ".json", lambda stream: stream.write(text.encode())
+    if tree == _array(0):
+        return ".npy", lambda stream: _write_array(arrays[0], stream)
+    return ".npz", lambda stream: _write_arrays(tree, arrays, stream)
 
 
 def read(file: Path) -> Any:
@@ -52,15 +71,27 @@ def read(file: Path) -> Any:
     return READERS[file.suffix](file)
 
 
-def _write_arrays(tree: Any, arrays: list[Any], place: Path) -> Path:
+def _write_tensors(value: object, stream: BinaryIO, torch: Any) -> None:
+    try:
+        torch.save(value, stream)
+    except RuntimeError as error:  # raised when PyTorch closes what it could not write
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+
+
+def _write_array(array: Any, stream: BinaryIO) -> None:
     import numpy as np
 
-    if tree == _array(0):
-        np.save(file := place.with_suffix(".npy"), arrays[0], allow_pickle=False)
-        return file
+    # Without a descriptor, NumPy leaves writing, and its errors, to the stream.
+    np.save(SimpleNamespace(write=stream.write), array, allow_pickle=False)
+
+
+def _write_arrays(tree: Any, arrays: list[Any], stream: BinaryIO) -> None:
+    import numpy as np
+
     named = {f"a{number}": array for number, array in enumerate(arrays)}
-    np.savez(file := place.with_suffix(".npz"), tree=np.array(json.dumps(tree)), **named)
-    return file
+    np.savez(stream, tree=np.array(json.dumps(tree)), **named)
 
 
 def _read_json(file: Path) -> Any:

@@ -176,6 +176,7 @@ class ConfirmationSession:
         self._running.discard(_repetition(job.key))
 
     def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
+        self.lock()
         facts = []
         for job, outcome in pairs:
             found = _repetition(job.key)

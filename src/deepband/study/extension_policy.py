@@ -186,15 +186,15 @@ def run_and_extend(
     """Run jobs, and extend the study as long as the advice recommends it within the limits. Returns
     why it stopped."""
     session = study.session
+    session.lock()
     warn_of_small_space(session)
     watch = FailureWatch(session.state)
-    session.lock()
     automatic.check(session.state)
     while True:
         options = _run(session, objective, limits, options)
         extension, reason = _next_step(session, limits, automatic)
         if extension is None:
-            warn_of_failures(watch)
+            warn_of_failures(watch, session)
             return reason
         strategy, max_budget, width = extension
         study.extend(strategy, max_budget=max_budget, width=width)

@@ -305,8 +305,8 @@ class Session(FactLog):
             raise InputError(f"{storage.path} exists already: give the path of a new file.")
         for space in (self.state.created.space, *(each.space for each in self.state.changes)):
             check_storable(space)
-        folder = self.checkpoints.folder if self._saves else None
-        write_copy(storage, history(self.state), folder)
+        write_copy(storage, self.state.created.study, history(self.state), self._readable)
+        self._inherited = None  # they are part of the new file
         self._move(storage)
         vars(self).pop("files", None)
 

@@ -176,11 +176,12 @@ class Study:
             per_device=per_device,
             progress=progress,
         )
+        self.session.lock()  # which reads what another process has written since
         if not self.done:
             warn_of_small_space(self.session)
         watch = FailureWatch(self.session.state)
         run_jobs(self.session, objective, limits, options)
-        warn_of_failures(watch)
+        warn_of_failures(watch, self.session)
 
     def auto_extend(
         self,

@@ -36,9 +36,9 @@ def warn_of_small_space(session: Session) -> None:
         )
 
 
-def warn_of_failures(watch: FailureWatch) -> None:
+def warn_of_failures(watch: FailureWatch, session: Session) -> None:
     """Warn of what failed since the watch began."""
-    found = watch.summary()
+    found = watch.summary(session.state)
     if found is not None:
         text = f"{found}\nstudy.failures() shows their configs and tracebacks."
         warnings.warn(text, FailedEvaluationsWarning, _user_level())

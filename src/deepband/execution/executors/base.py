@@ -22,7 +22,7 @@ def check_seconds(name: str, given: Any) -> None:
     """Raise an InputError for anything but a positive number of seconds or None."""
     number = isinstance(given, Real) and not isinstance(given, bool)
     if given is not None and not (number and 0 < given < math.inf):
-        raise InputError(f"{name} is {shown(given)}: give seconds above 0, or None.")
+        raise InputError(f"{name} is {shown(given)}: give seconds above 0, or leave it out.")
 
 
 def seconds_allowed(timeout: Timeout, task: Task) -> float | None:

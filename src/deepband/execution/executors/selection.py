@@ -43,7 +43,7 @@ def choose(
     """An executor that runs the objective; `workers` is 0 if the user did not give any. `devices`
     has one for each worker, or none."""
     if resources and not (isinstance(given, str) or _is_dask(given)):
-        raise InputError("resources only apply to Ray and Dask: omit them for other executors.")
+        raise InputError("`resources` only apply to Ray and Dask: omit them for other executors.")
     if isinstance(given, SimulatedExecutor):
         given.objective = objective
         return given

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from deepband.analysis.confirmations import confirmations
-from deepband.analysis.text import printable
+from deepband.analysis.text import printable, units
 from deepband.core.facts import Confirmed, Fact
-from deepband.core.schedule import as_number, check_count
+from deepband.core.schedule import check_count
 from deepband.errors import GoneError, InputError, UnseededWarning, counted
 from deepband.interfaces.cli.group import json_option, main, open_existing, study_argument
 from deepband.interfaces.cli.output import show, show_warnings
@@ -61,7 +61,7 @@ def confirm(
         if left:
             cost = len(left) * state.schedule.charge(left[0][2])  # all are on one rung
             todo = f"{counted(len(left), 'repetition')} to run"
-            click.echo(f"{todo}, {as_number(cost):.10g} units of budget", err=True)
+            click.echo(f"{todo}, {units(cost)} of budget", err=True)
             _run(opened, study, objective, {"top": top, "seeds": seeds, **execution})
         state = opened.session.state
         show(confirmations(state, selected(state, top)), as_json)
@@ -78,7 +78,7 @@ def _run(opened: Study, study: Path, text: str | None, given: dict[str, Any]) ->
     opened.observe(_Lines(set(opened.session.state.confirmations)))
     try:
         with show_warnings(UnseededWarning):
-            opened.confirm(objective, progress=True, **given)
+            opened.confirm(objective, **given)
     except GoneError as error:
         raise rescued(opened, error) from error
 

@@ -19,7 +19,7 @@ from deepband.analysis.text import table
 from deepband.core.schedule import as_number
 from deepband.errors import counted
 from deepband.interfaces.cli.group import PATH, main
-from deepband.interfaces.cli.output import say
+from deepband.interfaces.cli.output import command, say
 from deepband.interfaces.file_output import write_file
 from deepband.interfaces.incumbent_chart import as_svg, as_text, incumbent_chart
 from deepband.system.installation import install_command
@@ -64,8 +64,10 @@ def demo(study: Path) -> None:
         say(f"\n{comparison(opened)}")
         draw(opened, study)
         say(f"\nThe results are in {study}. Next steps:")
-        for command, what in next_steps(study):
-            say(f"  {command:{len(str(study)) + 18}}  {what}")
+        steps = next_steps(study)
+        width = max(len(typed) for typed, _ in steps)
+        for typed, what in steps:
+            say(f"  {typed:{width}}  {what}")
 
 
 def draw(study: deepband.Study, path: Path) -> None:
@@ -79,9 +81,9 @@ def draw(study: deepband.Study, path: Path) -> None:
 def next_steps(study: Path) -> list[tuple[str, str]]:
     """Commands to type next, and what they do."""
     return [
-        (f"deepband serve {study}", "the live page"),
-        (f"deepband best {study}", "the best config"),
-        (f"deepband advice {study}", "deeper, wider or done?"),
+        (command("serve", study), "the live page"),
+        (command("best", study), "the best config"),
+        (command("advice", study), "deeper, wider or done?"),
     ]
 
 
@@ -163,7 +165,7 @@ def comparison(study: deepband.Study) -> str:
     resumed = sum((schedule.cost_resumed for schedule in schedules), Fraction(0))
     return (
         f"{table(rows)}\nThe best error is that on the highest budget of the run.\n\n"
-        f"{as_number(trained)} epochs trained in total. Both runs from scratch: "
+        f"{as_number(trained)} epochs trained in total.\nBoth runs from scratch: "
         f"{as_number(resumed)} with checkpoints ({_percent(trained, resumed)}), "
         f"{as_number(whole)} without ({_percent(trained, whole)})."
     )

@@ -25,7 +25,7 @@ from deepband.interfaces.cli.group import (
     unfinished_option,
     width_option,
 )
-from deepband.interfaces.cli.output import say
+from deepband.interfaces.cli.output import command, say
 from deepband.interfaces.cli.user_code import SPACE_FILE, load_space
 from deepband.study.study import Study
 
@@ -115,6 +115,6 @@ def _extend(
             say(f"nothing to do: the study already reached that. Its runs: {reached}")
             return
         size = size_text(run.max_budget, run.width, run.brackets)
-        say(f"run {before}, {run.strategy}, {size}. Next: deepband run {path}")
+        say(f"run {before}, {run.strategy}, {size}. Next: {command('run', path)}")
         if run.strategy == FRUGAL:
             say(f"{OUTSIDE}; --to {opened.max_budget} with another strategy fills it later")

@@ -15,7 +15,7 @@ from deepband.errors import InputError
 from deepband.execution.outbox import NUMBER
 from deepband.execution.worker_output import OutputFile, output_files, read_output
 from deepband.interfaces.cli.group import json_option, main, open_existing, study_argument
-from deepband.interfaces.cli.output import show
+from deepband.interfaces.cli.output import command, show
 
 if TYPE_CHECKING:
     _Job = click.ParamType[JobKey]
@@ -93,7 +93,7 @@ def _listing(found: Sequence[OutputFile], failed: bool, study: Path) -> str:
     lines = table([["job", "bytes"], *rows]).splitlines()
     ends = ["last line", *(shortened(each.last_line, 100) for each in found)]
     listed = "\n".join(f"{line}  {end}" for line, end in zip(lines, ends, strict=True))
-    return f"{listed}\n\nThe output of a job: deepband logs {study} --job {rows[0][0]}"
+    return f"{listed}\n\nThe output of a job: {command('logs', study, '--job', rows[0][0])}"
 
 
 def _missing(job: JobKey) -> str:

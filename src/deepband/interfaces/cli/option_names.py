@@ -22,6 +22,7 @@ SIZES = {"max_budget", "min_budget"}
 PHRASES = {
     "`study.optimize`, `deepband run`, or ask and tell until `study.done`": "`deepband run`",
     "`study.optimize`": "`deepband run`",
+    "`study.failures()`": "`deepband failures`",
 }
 """What to do in Python, and with commands."""
 
@@ -49,6 +50,7 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
     """A message with options in place of arguments, given the option of each argument. A name that
     is also an English word, such as `to`, is replaced only where it is clearly a name."""
     for name, option in options.items():
+        text = text.replace(f"`{name}`", f"`{option}`")
         text = re.sub(rf"{START}{name}=True{END}", option, text)
         text = re.sub(rf"{START}{name}=(?=[^\s=])", f"{option} ", text)
         text = re.sub(rf"^{name}(?= (is|has) )", option, text)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import click
@@ -34,6 +36,11 @@ def say(text: object) -> None:
     """Print lines of text with control characters escaped."""
     for line in str(text).splitlines() or [""]:
         click.echo(printable(line))
+
+
+def command(name: str, study: Path, *more: str) -> str:
+    """A command of deepband for a study, to be typed in a shell."""
+    return shlex.join(["deepband", name, str(study), *more])
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ import click
 
 from deepband.analysis.durations import seconds_per_unit as seconds_per_unit_of
 from deepband.analysis.summary import Plan
-from deepband.errors import InputError
+from deepband.errors import InputError, SmallSpaceWarning
 from deepband.interfaces.cli.group import BUDGET, PATH, json_option, main, open_existing
-from deepband.interfaces.cli.output import describe_forecasts, show
+from deepband.interfaces.cli.output import describe_forecasts, show, show_warnings
 from deepband.study.forecast import forecast
 from deepband.study.study_plan import plan as plan_study
 
@@ -66,12 +65,9 @@ def plan(
         return
     if any(value is not None for value in settings.values()):
         raise InputError("an existing study has its own settings: give one or the other.")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with show_warnings(SmallSpaceWarning):
         opened = open_existing(study)
         planned = opened.plan()
-    for warning in caught:
-        click.echo(f"Warning: {warning.message}", err=True)
     forecasts = []
     if (workers, seconds_per_unit) != (None, None):
         seconds = seconds_per_unit or seconds_per_unit_of(opened.session.state)

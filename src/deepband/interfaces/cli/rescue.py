@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from deepband.errors import DeepbandError, GoneError, StorageError
+from deepband.interfaces.cli.output import command
 from deepband.interfaces.cli.user_code import recalled, remembered
 from deepband.study.settings import open_study
 from deepband.study.study import Study
@@ -26,7 +27,7 @@ def rescued(study: Study, error: GoneError) -> StorageError:
             return StorageError(
                 lost,
                 f"{error.reason} during the run. The study with all its results is saved in "
-                f"{path}: continue with `deepband run {path}`.",
+                f"{path}: continue with `{command('run', path)}`.",
             )
     return error
 

@@ -15,6 +15,7 @@ import click
 import deepband
 from deepband.analysis.failures import FailureWatch
 from deepband.analysis.run_names import size_text
+from deepband.analysis.text import units
 from deepband.core.evaluations import best_evaluation
 from deepband.core.extension import extended, read_target
 from deepband.core.strategies import NAMES, StrategyName
@@ -31,7 +32,7 @@ from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
 from deepband.interfaces.cli.group import BUDGET, json_option, main, open_existing, study_argument
 from deepband.interfaces.cli.option_names import in_words_of_command
-from deepband.interfaces.cli.output import describe, say, show, show_warnings
+from deepband.interfaces.cli.output import command, describe, say, show, show_warnings
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.run_options import EXECUTION_NAMES, options_of_runs
 from deepband.interfaces.cli.user_code import load_objective, load_space, recalled, remembered
@@ -61,6 +62,7 @@ Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
 )
 def run(
     study: Path,
+    max_seconds: float | None,
     max_cost: float | None,
     ahead: bool,
     ahead_limit: float | None,
@@ -82,18 +84,18 @@ def run(
     """
     steps = _steps(widen_to, deepen_to, strategy)
     _read_devices(given)
+    ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
+    limits = Limits(max_seconds, max_cost, ahead_limit)
     with _opened(study, given) as (opened, objective, execution):
         _check_steps(opened, steps)
         if retry_failed:
             count = opened.retry_failed()
             are = "evaluation is" if count == 1 else "evaluations are"
             say(f"{count} failed {are} repeated")
-        ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
-        limits = Limits(execution.pop("max_seconds"), max_cost, ahead_limit)
-        _run_steps(opened, objective, limits, RunOptions(**execution, progress=True), steps)
+        _run_steps(opened, objective, limits, RunOptions(**execution), steps)
         _report_end(opened, "a limit")
         if opened.done:
-            say(f"Deeper, wider or done? Ask: deepband advice {study}")
+            say(f"Deeper, wider or done? Ask: {command('advice', study)}")
 
 
 def _steps(widen_to: int | None, deepen_to: float | None, strategy: StrategyName | None) -> Steps:
@@ -140,6 +142,7 @@ def auto_extend(
     study: Path,
     max_cost: float | None,
     max_hours: float | None,
+    max_seconds: float | None,
     max_budget_limit: float | None,
     strategy: StrategyName,
     **given: Any,
@@ -151,27 +154,27 @@ def auto_extend(
     """
     _read_devices(given)
     read_automatic(strategy, max_cost, max_hours, max_budget_limit, given["workers"] or 1)
+    Limits(max_seconds)  # raises if it is invalid
     with _opened(study, given) as (opened, objective, execution):
         reason = opened.auto_extend(
             objective,
             max_cost=max_cost,
             max_hours=max_hours,
+            max_seconds=max_seconds,
             max_budget_limit=max_budget_limit,
             strategy=strategy,
-            progress=True,
             **execution,
         )
         _report_end(opened, "--max-seconds")
         if opened.done:
             say(in_words_of_command(reason))
-            say(f"Details: deepband advice {study}")
+            say(f"Details: {command('advice', study)}")
 
 
 def _read_devices(given: dict[str, Any]) -> None:
     """Replace devices by those that they name, and set the number of workers that follows. Invalid
     options raise here, before a study is created."""
-    names = [name for name in EXECUTION_NAMES if name != "max_seconds"]
-    options = RunOptions(**{name: given[name] for name in names})
+    options = RunOptions(**{name: given[name] for name in EXECUTION_NAMES})
     given.update(devices=options.devices, workers=options.workers)
 
 
@@ -214,8 +217,8 @@ def _failures_reported(study: Study, path: Path) -> Iterator[None]:
             warnings.simplefilter("ignore", FailedEvaluationsWarning)
             yield
     finally:
-        if summary := watch.summary():
-            say(f"{summary}\nConfigs and tracebacks: deepband failures {path}")
+        if summary := watch.summary(study.session.state):
+            say(f"{summary}\nConfigs and tracebacks: {command('failures', path)}")
 
 
 def _stored_objective(path: Path) -> str | None:
@@ -227,11 +230,7 @@ def _stored_objective(path: Path) -> str | None:
 
 
 def _retraining(cost: Fraction) -> str:
-    return f"Without the other checkpoints, deepening may repeat up to {_units(cost)}."
-
-
-def _units(cost: Fraction) -> str:
-    return f"{float(cost):.6g} unit{'' if cost == 1 else 's'}"
+    return f"Without the other checkpoints, deepening may repeat up to {units(cost)}."
 
 
 def _report_end(study: Study, limit: str) -> None:

@@ -79,9 +79,12 @@ EXECUTION = [
         "--first-failures", type=int, help="Stop if the first N evaluations fail; 0: never."
     ),
     click.option("--max-seconds", type=float, help="Start no new job after this time."),
+    click.option(
+        "--no-progress", "progress", flag_value=False, default=True, help="Show no progress."
+    ),
 ]
 EXECUTION_NAMES = ["workers", "executor", "resources", "timeout", "retries", "wait"]
-EXECUTION_NAMES += ["first_failures", "devices", "per_device", "max_seconds"]
+EXECUTION_NAMES += ["first_failures", "devices", "per_device", "progress"]
 
 
 def options_of_runs(command: Command) -> Command:

@@ -6,15 +6,17 @@ import importlib
 import importlib.util
 import json
 import os
-import shlex
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import click
+
 from deepband.errors import InputError, SpaceError, UnknownNameError
 from deepband.execution.objective import Objective, takes_context
+from deepband.interfaces.cli.output import command
 
 SPACE_FILE = """a JSON file, such as {"lr": {"range": [0.0001, 0.1, "log"]}, "kind": ["a", "b"]}"""
 SYNTAX = "write it as FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION."
@@ -64,7 +66,7 @@ def recalled(named: str, study: Path) -> str:
     looked = " and no ".join(dict.fromkeys(places))
     raise InputError(
         f"the study names the objective {named}, but there is no {looked}. Say where it is now: "
-        f"deepband run {shlex.quote(str(study))} path/to/{Path(place).name}:{name}"
+        f"{_this_command(study, f'path/to/{Path(place).name}:{name}')}"
     )
 
 
@@ -80,8 +82,13 @@ def _check_module(module: str, named: str, study: Path) -> None:
     if module and not found:
         raise InputError(
             f"the study names the objective {named}, but there is no module {package}. Say where "
-            f"it is now: deepband run {shlex.quote(str(study))} PACKAGE.MODULE:FUNCTION"
+            f"it is now: {_this_command(study, 'PACKAGE.MODULE:FUNCTION')}"
         )
+
+
+def _this_command(study: Path, objective: str) -> str:
+    """The command that is running, with another objective."""
+    return command(click.get_current_context().command.name or "run", study, objective)
 
 
 def _folder_of(study: Path) -> str:

@@ -22,7 +22,7 @@ def config_page(state: State, bracket: int, index: int) -> dict[str, Any] | None
         "index": index,
         "rungs": rungs,
         "config": state.config(bracket, index).items(),
-        "value_name": "value" if state.created.maximize else "loss",
+        "value_name": state.value_name,
         "verdicts": list(map(str, verdicts)),
         "rows": [_row(state, cell[index]) for cell in cells if index in cell],
     }

@@ -91,6 +91,7 @@ def _cell(state: State, cell: CellStatus, running: frozenset[JobKey]) -> dict[st
         "evaluated": cell.by_run,
         "failed": cell.failed,
         "promoted": cell.promoted,
+        "promoted_by_run": cell.promoted_by_run,
         "open": cell.open,
         "marks": found,
     }

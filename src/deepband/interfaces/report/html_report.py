@@ -7,6 +7,7 @@ import io
 import os
 import warnings
 from base64 import b64encode
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -32,6 +33,8 @@ from deepband.study.study import Study
 from deepband.system.installation import install_command
 
 MOST_BEST, MOST_METRICS, MOST_CONFIRMED = 10, 6, 20
+MOST_NAME = 26
+"""How many characters of a name fit above a column."""
 MOST_FAILURES, MOST_JOBS, MOST_CHARACTERS = 20, 5, 4000
 """How many errors, jobs of each, and characters of a traceback are shown."""
 
@@ -65,6 +68,8 @@ def _contents(study: Study) -> dict[str, Any]:
     state = study.session.state
     status = summary.status(state)
     failures, quotes, confirmed = study.failures(), _quotes(study), study.confirmations
+    parameters = [axis.name for axis in chart_data.axes(state)]
+    measured = metric_names(state)[:MOST_METRICS]
     return {
         "study": study,
         "created": state.created,
@@ -80,7 +85,9 @@ def _contents(study: Study) -> dict[str, Any]:
         "quote_notes": quote_notes(quotes),
         "figures": key_figures(state, status),
         "best": best_evaluation(state),
-        "leaders": [_leader(study, each) for each in _leaders(study)],
+        "parameters": [shortened(name, MOST_NAME) for name in parameters],
+        "metric_names": [shortened(name, MOST_NAME) for name in measured],
+        "leaders": [_leader(each, parameters, measured) for each in _leaders(study)],
         "confirmed": confirmation_table(confirmed)[: MOST_CONFIRMED + 1],
         "other_confirmed": max(0, len(confirmed.configs) - MOST_CONFIRMED),
         "confirmation_notes": confirmation_notes(confirmed),
@@ -106,15 +113,14 @@ def _leaders(study: Study) -> list[Evaluation]:
     return [evaluation_of(study.session.state, result) for result, _ in found]
 
 
-def _leader(study: Study, evaluation: Evaluation) -> dict[str, Any]:
+def _leader(
+    evaluation: Evaluation, parameters: Sequence[str], measured: Sequence[str]
+) -> dict[str, Any]:
     """A row of the best evaluations: one column per parameter, and one per metric."""
-    state, config, metrics = study.session.state, evaluation.config, evaluation.metrics
-    names = [axis.name for axis in chart_data.axes(state)]
-    measured = metric_names(state)[:MOST_METRICS]
     return {
         "evaluation": evaluation,
-        "config": {shortened(n): brief(config[n]) if n in config else "" for n in names},
-        "metrics": {shortened(n): brief(metrics.get(n, "")) for n in measured},
+        "config": [brief(evaluation.config.get(name, "")) for name in parameters],
+        "metrics": [brief(evaluation.metrics.get(name, "")) for name in measured],
     }
 
 

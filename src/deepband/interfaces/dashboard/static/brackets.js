@@ -97,11 +97,14 @@ function nameOf(run, flags) {
 
 function bar(cell) {
   let left = 0;
-  const parts = cell.evaluated.map((count, run) => {
-    const width = (WIDTH * count) / cell.configs;
-    const part = drawn("rect", { x: left, y: 16, width, height: 40, class: `run${run % RUN_COLOURS}` });
-    left += width;
-    return part;
+  const parts = cell.evaluated.flatMap((count, run) => {
+    const promoted = cell.promoted_by_run[run];
+    return [[promoted, " promoted"], [count - promoted, ""]].map(([some, kind]) => {
+      const width = (WIDTH * some) / cell.configs;
+      const part = drawn("rect", { x: left, y: 16, width, height: 40, class: `mark run${run % RUN_COLOURS}${kind}` });
+      left += width;
+      return part;
+    });
   });
   const frame = drawn("rect", { x: 0.5, y: 16.5, width: WIDTH - 1, height: 39, class: "mark wait" });
   return drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" }, ...parts, frame);

@@ -3,7 +3,8 @@
 
 import { byId, drawn, element, shown } from "./dom.js";
 
-const LEAST_HEIGHT = 280, MOST_HEIGHT = 440, CAPTION = 60, LEFT = 62, RIGHT = 14, TOP = 14, BOTTOM = 42;
+const LEAST_HEIGHT = 280, MOST_HEIGHT = 440, CAPTION = 60, RIGHT = 14, TOP = 14, BOTTOM = 42;
+const NAME = 26, CHARACTER = 7.2, LINE = 14, MOST_ROWS = 4; // the width of a vertical name, and the size of a tick's text
 
 export function drawIncumbent(overview) {
   const found = overview.incumbent;
@@ -72,14 +73,16 @@ function chart(figure, what) {
   }
   const width = Math.max(280, figure.clientWidth || 560);
   const height = heightOf(figure);
-  const across = scale(extent([...points.map((p) => p[0]), ...(what.ticks ?? [])]), LEFT, width - RIGHT, what.log);
-  const up = scale(extent(points.map((p) => p[1])), height - BOTTOM, TOP, false);
+  const rows = rowsOf(what.flags);
+  const up = scale(extent(points.map((p) => p[1])), height - BOTTOM, TOP + LINE * rows, false);
+  const left = NAME + CHARACTER * Math.max(...niceTicks(up, 6).map((value) => shown(value, 4).length));
+  const across = scale(extent([...points.map((p) => p[0]), ...(what.ticks ?? [])]), left, width - RIGHT, what.log);
   const image = drawn("svg", {
     viewBox: `0 0 ${width} ${height}`, width: "100%", height, role: "img",
     "aria-label": `${what.y} against ${what.x}. ${what.summary}`,
   });
-  image.append(...axes(across, up, width, height, what));
-  for (const [at, text] of what.flags) image.append(...flag(across(at), text, height));
+  image.append(...axes(across, up, left, width, height, what));
+  what.flags.forEach(([at, text], number) => image.append(...flag(across(at), text, number % rows, width, height)));
   for (const line of what.lines) image.append(...drawLine(line, across, up));
   const best = what.best ? [element("span", { class: "swatch-best" }, "★ the best on any budget")] : [];
   figure.replaceChildren(image, element("figcaption", {}, what.caption, ...best));
@@ -105,9 +108,9 @@ function scale([low, high], start, end, log) {
   return Object.assign(found, { low, high });
 }
 
-function niceTicks({ low, high }) {
+function niceTicks({ low, high }, most) {
   if (high <= low) return [low];
-  const rough = (high - low) / 4;
+  const rough = (high - low) / most;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough);
   const ticks = [];
@@ -115,28 +118,35 @@ function niceTicks({ low, high }) {
   return ticks;
 }
 
-function axes(across, up, width, height, what) {
+function axes(across, up, left, width, height, what) {
   const parts = [];
   const bottom = height - BOTTOM;
-  for (const value of what.ticks ?? niceTicks(across)) {
+  for (const value of what.ticks ?? niceTicks(across, Math.min(6, width / 80))) {
     const x = across(value);
     parts.push(drawn("line", { x1: x, x2: x, y1: bottom, y2: bottom + 4, class: "axis" }),
       drawn("text", { x, y: bottom + 17, "text-anchor": "middle", class: "tick" }, shown(value, 4)));
   }
-  for (const value of niceTicks(up)) {
+  for (const value of niceTicks(up, 6)) {
     const y = up(value);
-    parts.push(drawn("line", { x1: LEFT, x2: width - RIGHT, y1: y, y2: y, class: "axis" }),
-      drawn("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end", class: "tick" }, shown(value, 4)));
+    parts.push(drawn("line", { x1: left, x2: width - RIGHT, y1: y, y2: y, class: "axis" }),
+      drawn("text", { x: left - 6, y: y + 4, "text-anchor": "end", class: "tick" }, shown(value, 4)));
   }
-  parts.push(drawn("text", { x: (LEFT + width - RIGHT) / 2, y: height - 6, "text-anchor": "middle", class: "tick" }, what.x),
+  parts.push(drawn("text", { x: (left + width - RIGHT) / 2, y: height - 6, "text-anchor": "middle", class: "tick" }, what.x),
     drawn("text", { x: 12, y: TOP + (bottom - TOP) / 2, class: "tick", "text-anchor": "middle",
       transform: `rotate(-90 12 ${TOP + (bottom - TOP) / 2})` }, what.y));
   return parts;
 }
 
-function flag(x, text, height) {
+// Extensions are often close to each other: the names of neighbours are on different rows.
+function rowsOf(flags) {
+  return Math.min(flags.length, MOST_ROWS);
+}
+
+function flag(x, text, row, width, height) {
+  const fits = x + 4 + CHARACTER * text.length < width;
   return [drawn("line", { x1: x, x2: x, y1: TOP, y2: height - BOTTOM, class: "flag" }),
-    drawn("text", { x: x + 4, y: TOP + 10, class: "flag-text" }, text)];
+    drawn("text", { x: fits ? x + 4 : x - 4, y: TOP + 10 + LINE * row, "text-anchor": fits ? "start" : "end",
+      class: "flag-text" }, text)];
 }
 
 function drawLine(line, across, up) {

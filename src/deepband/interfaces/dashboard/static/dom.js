@@ -27,6 +27,12 @@ export function apart(text) {
   return element("bdi", {}, text);
 }
 
+// A long name without its middle: long names often differ only at their ends.
+export function short(text, most) {
+  const end = Math.floor(most / 3);
+  return text.length > most ? `${text.slice(0, most - 1 - end)}…${text.slice(-end)}` : text;
+}
+
 export function shown(number, digits = 6) {
   if (typeof number !== "number") return number === null ? "" : String(number);
   return Number.isInteger(number) ? number.toLocaleString("en") : String(Number(number.toPrecision(digits)));

@@ -1,6 +1,6 @@
 // Two charts of parameters: configs across all of them, and which of them matter.
 
-import { apart, byId, drawn, element, shown } from "./dom.js";
+import { apart, byId, drawn, element, short, shown } from "./dom.js";
 
 const HEIGHT = 300, TOP = 46, BOTTOM = 20, LEFT = 24, RIGHT = 70, LEAST_WIDTH = 96;
 const GROUPS = 5; // of configs, by rank
@@ -31,7 +31,7 @@ export function drawParallel({ parallel, best, maximize }) {
   }
   axes.forEach((axis, number) => image.append(...axisOf(axis, number, across(number), up, across(1) - across(0) < 130)));
   figure.replaceChildren(image, element("figcaption", {},
-    `${note}. Darker lines have a ${maximize ? "larger value" : "smaller loss"}. `,
+    `${note}. The stronger the colour, the ${maximize ? "larger the value" : "smaller the loss"}. `,
     element("span", { class: "swatch-best" }, "★ the best on any budget"),
     lines.some(isBest) ? "" : " is not on this rung"));
 }
@@ -47,9 +47,8 @@ function parts(places, across, up) {
 }
 
 function axisOf(axis, number, x, up, staggered) {
-  const short = axis.name.length > 15 ? `${axis.name.slice(0, 14)}…` : axis.name;
   const name = drawn("text", { x, y: staggered && number % 2 ? 14 : 30, "text-anchor": number ? "middle" : "start",
-    class: "axis-name" }, short, drawn("title", {}, axis.name));
+    class: "axis-name" }, short(axis.name, 15), drawn("title", {}, axis.name));
   const labels = axis.ticks.map(([place, text]) =>
     drawn("text", { x: x + 5, y: up(place) + 4, class: "tick on-line" }, text));
   return [drawn("line", { x1: x, x2: x, y1: up(0), y2: up(1), class: "axis strong" }), name, ...labels];
@@ -58,7 +57,7 @@ function axisOf(axis, number, x, up, staggered) {
 export function drawImportance({ shares, note }) {
   const most = Math.max(...shares.map(([, share]) => share), 1e-9);
   const rows = shares.map(([name, share]) => element("tr", {},
-    element("th", { scope: "row" }, apart(name)),
+    element("th", { scope: "row", title: name }, apart(short(name, 24))),
     element("td", {}, drawn("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
       drawn("rect", { x: 0, y: 1, width: (100 * share) / most, height: 8, class: "run0" }))),
     element("td", { class: "number" }, share < 0.005 ? "< 1 %" : `${shown(Math.round(100 * share))} %`)));

@@ -3,7 +3,7 @@
 import { drawBrackets } from "./brackets.js";
 import { drawCurves, drawIncumbent, drawReported } from "./charts.js";
 import { drawConfirmations } from "./confirmations.js";
-import { apart, byId, element, shown } from "./dom.js";
+import { apart, byId, element, short, shown } from "./dom.js";
 import { drawImportance, drawParallel } from "./parameters.js";
 import { drawFailures } from "./failures.js";
 import { Table } from "./table.js";
@@ -41,8 +41,10 @@ function drawFigures({ figures, status }) {
     if (figure.share !== null) {
       details.unshift(element("dd", {}, element("progress", { max: 1, value: figure.share, "aria-label": figure.label })));
     }
+    const value = element("dd", { class: "value", title: figure.value }, apart(figure.value));
+    value.style.setProperty("--characters", figure.value.length);
     return element("div", { class: `figure ${figure.key}` },
-      element("dt", {}, apart(figure.label)), element("dd", { class: "value" }, apart(figure.value)), ...details);
+      element("dt", { title: figure.label }, apart(figure.label)), value, ...details);
   }));
 }
 
@@ -54,7 +56,7 @@ function drawBest({ best, maximize }) {
   const link = element("a", { href: `/studies/${study}/configs/${best.bracket}/${best.index}` },
     `bracket ${best.bracket}, index ${best.index}`);
   const listed = (pairs) => element("dl", { class: "config" }, ...pairs.map(([name, value]) =>
-    element("div", {}, element("dt", { title: name }, apart(name)), element("dd", { title: value }, apart(value)))));
+    element("div", {}, element("dt", { title: name }, apart(short(name, 18))), element("dd", { title: value }, apart(short(value, 15))))));
   byId("best").replaceChildren(
     element("p", {}, `${maximize ? "largest value" : "smallest loss"} `, element("strong", {}, shown(best.value)),
       `, with budget ${shown(best.budget)}: `, link),

@@ -1,10 +1,10 @@
 // The table of evaluations. The server filters, sorts and pages; this requests and shows rows.
 
-import { apart, byId, element, shown } from "./dom.js";
+import { apart, byId, element, short, shown } from "./dom.js";
 
 const FILTERS = ["bracket", "rung", "run", "outcome", "text"];
 const PLAIN = [["bracket", "bracket"], ["index", "index"], ["rung", "rung"], [null, "budget"],
-  ["run", "run"], ["value", "value"], ["seconds", "seconds"]];
+  ["run", "run"], ["value", "value"], ["seconds", "seconds"]].map((column) => [...column, "number"]);
 
 export class Table {
   constructor(study) {
@@ -108,7 +108,7 @@ export class Table {
   }
 
   head(table, metrics, parameters) {
-    const columns = [...PLAIN, ...metrics.map((name, number) => [`m${number}`, name]),
+    const columns = [...PLAIN, ...metrics.map((name, number) => [`m${number}`, name, "number"]),
       ...parameters.map((name, number) => [`p${number}`, name])];
     const now = JSON.stringify([columns, this.sort, this.descending, this.name]);
     if (this.shownHead === now) return;
@@ -118,19 +118,19 @@ export class Table {
     if (active) table.tHead.querySelector(`[data-sort="${active}"]`)?.focus();
   }
 
-  heading(sort, name) {
+  heading(sort, name, kind = null) {
     const text = sort === "value" ? this.name ?? name : name;
-    if (sort === null) return element("th", { scope: "col" }, text);
+    if (sort === null) return element("th", { scope: "col", class: kind }, text);
     const chosen = sort === this.sort;
     const arrow = chosen ? (this.descending ? " ↓" : " ↑") : "";
-    const button = element("button", { type: "button", "data-sort": sort }, apart(text), arrow);
+    const button = element("button", { type: "button", "data-sort": sort, title: text }, apart(short(text, 18)), arrow);
     button.addEventListener("click", () => {
       this.descending = chosen && !this.descending;
       this.sort = sort;
       this.turn(0);
     });
     const order = chosen ? (this.descending ? "descending" : "ascending") : null;
-    return element("th", { scope: "col", "aria-sort": order }, button);
+    return element("th", { scope: "col", class: kind, "aria-sort": order }, button);
   }
 
   row(row) {
@@ -141,7 +141,7 @@ export class Table {
       ? element("td", { class: "bad" }, apart(row.error ?? "failed"))
       : element("td", { class: "number value" }, row.value);
     const metrics = row.metrics.map((text) => element("td", { class: "number" }, apart(text)));
-    const cells = row.config.map((text) => element("td", {}, apart(text)));
+    const cells = row.config.map((text) => element("td", { title: text }, apart(short(text, 36))));
     const isBest = this.best && ["bracket", "index", "rung"].every((key) => row[key] === this.best[key]);
     return element("tr", { class: isBest ? "best" : null }, number(row.bracket), element("td", { class: "number" }, link),
       number(row.rung), number(row.budget), number(row.run), value,
