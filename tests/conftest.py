@@ -21,7 +21,7 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 settings.register_profile(
     "default",
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -38,6 +38,7 @@ def gated(config, budget):
     return config["x"] / budget
 """
 PIDS = Callable[[int, Path], list[int]]
+heavy = pytest.mark.heavy
 
 
 @pytest.fixture
@@ -115,7 +116,12 @@ def server_and_workers(driver: int, study: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "victims", [one_idle, idle, fork_servers, server_and_idle, server_and_workers]
+    "victims",
+    [
+        one_idle,
+        server_and_workers,
+        *(pytest.param(each, marks=heavy) for each in (idle, fork_servers, server_and_idle)),
+    ],
 )
 def test_a_run_goes_on_when_idle_workers_or_the_fork_server_are_killed(
     place: Place, undisturbed: list[str], victims: PIDS
@@ -139,7 +145,7 @@ MOMENTS: dict[str, Callable[[int, Place], object]] = {
     "worker": lambda driver, place: workers_of(driver, place.study),
 }
 """What must have happened before the driver is disturbed, while its workers start."""
-SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(2, 7))]
+SEEDS = [1, *(pytest.param(seed, marks=heavy) for seed in range(2, 7))]
 
 
 def start_until(place: Place, moment: str, seed: int) -> Process:
@@ -157,7 +163,7 @@ def finishes(place: Place, undisturbed: list[str]) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("moment", ["server", "worker"])
+@pytest.mark.parametrize("moment", ["server", pytest.param("worker", marks=heavy)])
 def test_a_run_goes_on_when_the_fork_server_is_killed_while_workers_start(
     place: Place, undisturbed: list[str], moment: str, seed: int
 ) -> None:
@@ -169,7 +175,9 @@ def test_a_run_goes_on_when_the_fork_server_is_killed_while_workers_start(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment", [each if each == "worker" else pytest.param(each, marks=heavy) for each in MOMENTS]
+)
 def test_an_interrupt_from_a_terminal_while_workers_start(
     place: Place, undisturbed: list[str], moment: str, seed: int
 ) -> None:

@@ -461,7 +461,7 @@ def call(text: str) -> list[str]:
     return ["program.py", text]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.heavy)])
 def test_the_clock_moves_while_the_first_evaluation_runs(folder: Path, workers: int) -> None:
     terminal = Terminal(call(f"waits, 'a.study', workers={workers}"), folder)
     screen = terminal.wait_for(r"^  bracket 0, index 0, budget 1  0:01$")

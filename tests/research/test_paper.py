@@ -347,7 +347,7 @@ def is_alive(session: int) -> bool:
 
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.heavy)])
 def test_interrupted_it_stops_and_says_how_to_go_on(times: int, tmp_path: Path) -> None:
-    arguments = ["-m", "deepband", *command(tmp_path / "out", "--seeds", "30")]
+    arguments = ["-m", "deepband", *command(tmp_path / "out", "--seeds", "10")]
     with (tmp_path / "errors").open("w") as errors:
         process = Process(arguments, start_new_session=True, stderr=errors)
     wait_until(lambda: parts(tmp_path / "out"))
@@ -402,7 +402,9 @@ def test_beyond_the_paper(tmp_path: Path) -> None:
     """All steps of a course and all jumps: efficient deepening never costs more than knowing."""
     out = tmp_path / "out"
     given = ["paper", "--data", str(data()), "--out", str(out), "--scenario", "nb301"]
-    result = CliRunner().invoke(main, [*given, "--seeds", "2", "--eta", "3", "--beyond"])
+    result = CliRunner().invoke(
+        main, [*given, "--seeds", "2", "--eta", "3", "--workers", "1", "--beyond"]
+    )
     assert result.exit_code == 0, result.output
     found = list(losses(read_columns(out / "beyond.parquet")))
     assert {each.course for each in found} == {

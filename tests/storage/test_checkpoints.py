@@ -33,6 +33,7 @@ from deepband.storage.checkpoints import seal
 from deepband.storage.retention import read_keep, superfluous
 
 Objective = Callable[[dict[str, Any], float, Context], float]
+heavy = pytest.mark.heavy
 
 
 def train(config: dict[str, Any], budget: float, context: Context) -> float:
@@ -129,8 +130,14 @@ DAMAGES = [
 ]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("keep", ["newest", "all"])
+@pytest.mark.parametrize(
+    ("damage", "keep"),
+    [
+        pytest.param(damage, keep, marks=() if number % 2 == other else heavy)
+        for number, damage in enumerate(DAMAGES)
+        for other, keep in enumerate(["newest", "all"])
+    ],
+)
 def test_a_damaged_checkpoint_is_not_trained_on(
     path: Path, damage: Callable[[Path], None], keep: str
 ) -> None:
@@ -259,8 +266,17 @@ def worse_with_budget(config: dict[str, Any], budget: float, context: Context) -
     return train(config, budget, context) + budget
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("keep", ["newest", "top:1", "top:3"])
+@pytest.mark.parametrize(
+    ("keep", "workers"),
+    [
+        ("newest", 1),
+        ("top:1", 2),
+        ("top:3", 1),
+        pytest.param("newest", 2, marks=heavy),
+        pytest.param("top:1", 1, marks=heavy),
+        pytest.param("top:3", 2, marks=heavy),
+    ],
+)
 def test_the_best_evaluation_keeps_its_checkpoint(path: Path, keep: str, workers: int) -> None:
     with open_study(path, keep=keep, max_budget=27) as study:
         for _ in range(2):
@@ -407,8 +423,14 @@ def remove_all(folder: Path, outside: Path) -> None:
     shutil.rmtree(folder.parent)
 
 
-@pytest.mark.parametrize("keep", ["newest", "none", "all", "top:1"])
-@pytest.mark.parametrize("replace", [replace_by_a_link, replace_by_a_file, remove_all])
+@pytest.mark.parametrize(
+    ("replace", "keep"),
+    [
+        pytest.param(replace, keep, marks=() if number % 3 == other else heavy)
+        for number, keep in enumerate(["newest", "none", "all", "top:1"])
+        for other, replace in enumerate([replace_by_a_link, replace_by_a_file, remove_all])
+    ],
+)
 def test_an_objective_that_replaces_its_folder_saves_nothing(
     path: Path, replace: Callable[[Path, Path], None], keep: str
 ) -> None:
@@ -638,8 +660,17 @@ def content(folder: Path) -> dict[Path, bytes | None]:
     }
 
 
-@pytest.mark.parametrize("stored", [True, False])
-@pytest.mark.parametrize("keep", ["newest", "top:1", "all"])
+@pytest.mark.parametrize(
+    ("keep", "stored"),
+    [
+        ("newest", True),
+        ("top:1", False),
+        ("all", True),
+        pytest.param("newest", False, marks=heavy),
+        pytest.param("top:1", True, marks=heavy),
+        pytest.param("all", False, marks=heavy),
+    ],
+)
 def test_a_copy_continues_from_the_checkpoints_of_the_original(
     path: Path, stored: bool, keep: str
 ) -> None:

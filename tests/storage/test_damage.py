@@ -203,7 +203,7 @@ def try_all(whole: Whole, damage: Damage, place: Path, seeds: range) -> dict[str
 def test_a_damaged_file_is_read_as_it_was_or_refused(
     whole: Whole, damage: Damage, tmp_path: Path
 ) -> None:
-    found = try_all(whole, damage, tmp_path / "a.study", range(40))
+    found = try_all(whole, damage, tmp_path / "a.study", range(15))
     assert found["not read"]
 
 

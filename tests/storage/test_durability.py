@@ -14,15 +14,17 @@ import textwrap
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 import deepband
+import preloaded
 from deepband import InputError, LockedError, SpaceError, StorageError, Study
 from deepband.storage.schema import FORMAT
 from deepband.storage.sqlite import SqliteStorage
 from driving import SPACE, finish, noisy
+from preloaded import Process, pipe
 
 
 def make(path: Path, **settings: Any) -> Study:
@@ -43,6 +45,13 @@ def python(code: str, *arguments: object) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def driver_of(code: str, *arguments: object) -> tuple[Process, IO[str]]:
+    """Start another process that runs this code and has imported deepband; what it prints."""
+    out, writer = pipe()
+    with writer:
+        return Process(["-c", textwrap.dedent(code), *arguments], stdout=writer), out
 
 
 HOLD = """
@@ -182,10 +191,9 @@ def test_choices_come_back_with_the_types_that_they_had(path: Path) -> None:
 
 def test_a_second_driver_is_told_who_holds_the_study(path: Path) -> None:
     make(path).close()
-    other = python(HOLD, path)
+    other, out = driver_of(HOLD, path)
     try:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
+        assert out.readline() == "held\n"
         study = deepband.open_study(path)
         start = time.monotonic()
         with pytest.raises(LockedError, match=f"locked by process {other.pid} on host .* since 20"):
@@ -200,12 +208,13 @@ def test_a_second_driver_is_told_who_holds_the_study(path: Path) -> None:
         assert study.ask() is not None  # nothing to clean up
     finally:
         other.kill()
-        other.communicate()
+        other.wait()
+        out.close()
 
 
 def test_a_child_of_a_dead_driver_does_not_hold_the_study(path: Path) -> None:
     make(path).close()
-    driver = python(
+    driver, out = driver_of(
         """
         import os, sys, time, deepband
         study = deepband.open_study(sys.argv[1])
@@ -218,8 +227,7 @@ def test_a_child_of_a_dead_driver_does_not_hold_the_study(path: Path) -> None:
         """,
         path,
     )
-    assert driver.stdout is not None
-    child = int(driver.stdout.readline())
+    child = int(out.readline())
     try:
         driver.kill()
         driver.wait()
@@ -227,7 +235,7 @@ def test_a_child_of_a_dead_driver_does_not_hold_the_study(path: Path) -> None:
         assert deepband.open_study(path).ask() is not None
     finally:
         os.kill(child, signal.SIGKILL)
-        driver.communicate()
+        out.close()
 
 
 def test_a_study_that_nobody_closes_lets_go_of_its_file(path: Path) -> None:
@@ -368,7 +376,7 @@ def test_a_moved_study_goes_on(path: Path, tmp_path: Path) -> None:
 
 def test_a_full_disk_is_said_and_nothing_is_lost(path: Path) -> None:
     """A limit on file sizes simulates the disk; once it is lifted, the study continues."""
-    done = python(
+    code = textwrap.dedent(
         """
         import resource, sys, deepband
         path, space = sys.argv[1], {"x": (0.0, 1.0)}
@@ -388,12 +396,11 @@ def test_a_full_disk_is_said_and_nothing_is_lost(path: Path) -> None:
         while job := study.ask():
             study.tell(job, job.config["x"])
         print(len(study.evaluations))
-        """,
-        path,
+        """
     )
-    out, err = done.communicate(timeout=60)
-    assert done.returncode == 0, err
-    first, last = out.splitlines()
+    done = preloaded.run(["-c", code, path], path.parent)
+    assert done.returncode == 0, done.stderr
+    first, last = done.stdout.splitlines()
     reported, known, message = first.split(" ", 2)
     assert reported == known
     assert "cannot be used now" in message
@@ -614,9 +621,8 @@ def test_readers_are_let_in_while_a_driver_waits(
         other = lock(path, "BEGIN")
 
         def read(*_: Any, **__: Any) -> None:
-            reader = python("import sys, deepband; deepband.open_study(sys.argv[1])", path)
-            reader.communicate(timeout=60)
-            assert reader.returncode == 0
+            code = "import sys, deepband; deepband.open_study(sys.argv[1])"
+            assert Process(["-c", code, path]).wait(60) == 0
             other.communicate("\n")
 
         monkeypatch.setattr(warnings, "showwarning", read)
@@ -697,4 +703,4 @@ def test_opening_a_study_runs_no_code(path: Path, tmp_path: Path) -> None:
     with make(path) as study:
         study.session.name_objective("hostile_train.py:train")
         finish(study, noisy(0))
-    subprocess.run([sys.executable, "-c", OPEN, str(path)], cwd=tmp_path, check=True)
+    assert Process(["-c", OPEN, path], cwd=tmp_path).wait() == 0

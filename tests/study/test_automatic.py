@@ -127,8 +127,14 @@ class Stopping:
         return settling(config, budget)
 
 
-@pytest.mark.parametrize("n", [1, 23, 50, 100])
-@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(
+    ("n", "stored"),
+    [
+        pytest.param(n, stored, marks=() if number % 2 == stored else pytest.mark.heavy)
+        for number, n in enumerate([1, 23, 50, 100])
+        for stored in (False, True)
+    ],
+)
 def test_an_interrupted_call_goes_on_with_what_it_had_decided(
     n: int, stored: bool, tmp_path: Path
 ) -> None:

@@ -449,7 +449,7 @@ def drivers() -> Iterator[list[Process]]:
         each.wait()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.heavy), "2"])
 def test_a_kill_loses_only_what_runs(tmp_path: Path, workers: str, drivers: list[Process]) -> None:
     """The search has 22 evaluations. The fifth repetition waits, so that the driver dies there."""
     place, ledger, hold = (tmp_path / name for name in ("a.study", "ledger", "ledger.hold"))

@@ -183,7 +183,7 @@ def records() -> list[object]:
     job = open_study().ask()
     assert job is not None
     quote, plan = made.quote("preserving"), made.plan()
-    planned = deepband.plan(max_budget=9, seconds_per_unit=1)
+    planned = deepband.plan(max_budget=3, seconds_per_unit=1)
     return [
         job,
         made.best,

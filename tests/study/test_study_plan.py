@@ -32,10 +32,10 @@ def test_a_plan_is_what_a_study_does_and_is_quoted(settings: dict[str, Any]) -> 
 
 
 def test_time_is_planned_too() -> None:
-    plan = deepband.plan(max_budget=27, seconds_per_unit=60)
+    plan = deepband.plan(max_budget=9, seconds_per_unit=60)
     assert plan.forecasts[0].seconds == 60 * plan.run.cost
     assert len(plan.forecasts) == 1 + len(plan.steps)
-    faster = deepband.plan(max_budget=27, seconds_per_unit=60, workers=4)
+    faster = deepband.plan(max_budget=9, seconds_per_unit=60, workers=4)
     assert faster.forecasts[0].seconds < plan.forecasts[0].seconds / 2
     shown = str(faster)
     assert "with 4 workers" in shown

@@ -48,6 +48,7 @@ def finish(study: Study, objective: Objective, order: random.Random | None = Non
     hand: list[Job] = []
     while not study.done:
         hand += study.ask_all()
+        assert hand or study.done  # results that are shared can complete a run
         if order is not None:
             order.shuffle(hand)
         batch = hand[: order.randint(1, len(hand))] if order and hand else hand
