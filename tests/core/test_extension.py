@@ -106,7 +106,7 @@ def test_bad_counts_are_refused_and_nothing_is_recorded(bad: Any, name: str) -> 
 
 
 def test_extending_needs_a_target() -> None:
-    with pytest.raises(InputError, match="max_budget, width or brackets"):
+    with pytest.raises(InputError, match="`max_budget`, `width` or `brackets`"):
         finished().extend()
 
 
