@@ -191,4 +191,6 @@ def test_workers_that_are_always_lost_fail_after_their_retries(seed: int, retrie
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestMachine.settings = settings(
+    max_examples=min(40, 2 * settings().max_examples), stateful_step_count=30, deadline=None
+)

@@ -285,7 +285,7 @@ def test_a_study_is_restored_through_files(tmp_path: Path) -> None:
 SETTINGS: list[dict[str, Any]] = [
     {"space": conditional_space()},
     {"space": {"x": ["a", "b"]}},
-    {"min_budget": 0.1, "max_budget": 8.1},
+    {"min_budget": 0.1, "max_budget": 2.7},
     {"min_budget": 1, "max_budget": 50, "integer_budgets": True},
     {"eta": 2, "min_budget": 3, "max_budget": 24},
     {"width": 2},

@@ -1198,7 +1198,7 @@ def test_estimators_as_choices(sampler: Any) -> None:
     pipe = Pipeline([("scale", StandardScaler()), ("model", LogisticRegression())])
     space = {"scale": SCALERS, "model": [LogisticRegression(C=0.1), Ridge(), GaussianNB()]}
     search = DeepbandSearchCV(
-        pipe, space, cv=2, random_state=0, max_resources=100, scoring="r2", sampler=sampler
+        pipe, space, cv=2, random_state=0, scoring="r2", sampler=sampler, **FEW
     ).fit(X, y)
     assert any(search.best_params_["scale"] is each for each in SCALERS)
     assert not hasattr(SCALERS[0], "scale_")

@@ -270,9 +270,25 @@ def first_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Firs
     return run
 
 
+SHOWN = ["README.md", "tutorial.md", "extend.md", "confirm.md", "small-spaces.md"]
+"""Pages that show all that their code prints."""
+
+
 @pytest.mark.parametrize("path", pages_with_code(), ids=lambda path: path.name)
-def test_the_code_in_the_texts_runs(path: Path, first_run: Callable[[Path], FirstRun]) -> None:
-    assert first_run(path).folder.exists()
+def test_the_code_in_the_texts_runs_and_prints_what_they_show(
+    path: Path, first_run: Callable[[Path], FirstRun]
+) -> None:
+    """One test, so that no page is run by two test processes."""
+    ran = first_run(path)
+    assert ran.folder.exists()
+    if path.name in SHOWN:
+        shown = re.findall(r"^```text\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+        assert shown
+        assert ran.printed == "".join(shown)
+
+
+def test_the_pages_that_show_what_they_print_exist() -> None:
+    assert {*SHOWN} <= {path.name for path in pages_with_code()}
 
 
 @pytest.mark.heavy
@@ -283,24 +299,6 @@ def test_the_code_in_the_texts_runs_twice(
     """The second time it goes on with the studies of the first."""
     with contextlib.chdir(first_run(path).folder):
         run_code_of(path)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "README.md",
-        "docs/tutorial.md",
-        "docs/how-to/extend.md",
-        "docs/how-to/confirm.md",
-        "docs/how-to/small-spaces.md",
-    ],
-)
-def test_the_texts_show_what_their_code_prints(
-    name: str, first_run: Callable[[Path], FirstRun]
-) -> None:
-    shown = re.findall(r"^```text\n(.*?)^```", (ROOT / name).read_text(), re.MULTILINE | re.DOTALL)
-    assert shown
-    assert first_run(ROOT / name).printed == "".join(shown)
 
 
 def test_the_readme_fits_a_terminal() -> None:

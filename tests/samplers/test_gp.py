@@ -252,8 +252,14 @@ LOSSES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("space", STRAINING)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    ("space", "loss"),
+    [
+        pytest.param(space, loss, marks=pytest.mark.heavy if (row + column) % 2 else ())
+        for row, space in enumerate(STRAINING)
+        for column, loss in enumerate(LOSSES)
+    ],
+)
 def test_configs_are_legal_whatever_the_space_and_the_losses(space: str, loss: str) -> None:
     given = STRAINING[space]
     drawn = draw(given, observed(given, 40, LOSSES[loss]), range(6))

@@ -118,8 +118,14 @@ def every(name: str) -> int:
 class TestEverySamplerThatLearns:
     """What holds for each of them."""
 
-    @pytest.mark.parametrize("space", SPACES)
-    @pytest.mark.parametrize("losses", LOSSES)
+    @pytest.mark.parametrize(
+        ("space", "losses"),
+        [
+            pytest.param(space, losses, marks=pytest.mark.heavy if (row + column) % 2 else ())
+            for row, space in enumerate(SPACES)
+            for column, losses in enumerate(LOSSES)
+        ],
+    )
     def test_configs_are_legal(self, name: str, space: str, losses: str) -> None:
         for count in (0, 1, 4, 40):
             drawn = draw(name, SPACES[space], observed(SPACES[space], count, losses))
