@@ -148,8 +148,8 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         finish(study, noisy(1))
     result = CliRunner().invoke(main, ["report", "a.study"])
     assert result.exit_code == 0, result.output
-    hostile.check_self_contained(Path("report.html").read_text())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.study", "report.html"]
+    hostile.check_self_contained(Path("a.html").read_text())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.study"]
 
 
 @pytest.mark.parametrize(

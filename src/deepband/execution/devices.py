@@ -153,7 +153,7 @@ def _all_visible(environment: Mapping[str, str]) -> Sequence[str]:
     if not visible:
         raise InputError(
             f"devices is 'auto', but no NVIDIA GPU was found: {why}. Name the devices, "
-            "such as 'cuda:0', or leave out `devices` to run without GPUs."
+            "such as 'cuda:0', or 'cpu' to run without GPUs."
         )
     return visible
 

@@ -96,7 +96,8 @@ def _checkpoint_lines(study: Study, found: Evaluation) -> list[str]:
     if any(each.file.endswith(PICKLE) for each in saved.objects.values()):
         given.append("unpickle=True")
     arguments = ", ".join([repr(str(folder)), *given])
-    return [line, f"load it in Python: deepband.load_checkpoint({arguments})"]
+    more = " (leave out what you do not need)" if len(given) > 1 else ""
+    return [line, f"load it in Python{more}: deepband.load_checkpoint({arguments})"]
 
 
 def _checkpoint(study: Study, best: Evaluation) -> Path:

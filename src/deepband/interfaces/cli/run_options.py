@@ -38,7 +38,7 @@ SETTINGS = [
     click.option(
         "--parallel",
         type=int,
-        help="The number of workers that a sampler which learns is to supply.  [default: 1]",
+        help="How many workers you will use, for samplers that learn.  [default: 1]",
     ),
     click.option("--space", type=PATH, help=f"The search space: {SPACE_FILE}."),
     click.option(
@@ -56,7 +56,7 @@ EXECUTION = [
         help="What each job needs on Dask or Ray, such as num_gpus=1; may be repeated.",
     ),
     click.option(
-        "--devices", help="GPUs of worker processes, such as cuda:0,cuda:1; auto: all of them."
+        "--devices", help="GPUs of worker processes, such as cuda:0,cuda:1; auto: all; cpu: none."
     ),
     click.option(
         "--per-device",

@@ -89,13 +89,15 @@ def serve(
 
 @main.command()
 @study_argument
-@click.option("-o", "--output", type=PATH, default=Path("report.html"), show_default=True)
-def report(study: Path, output: Path) -> None:
+@click.option(
+    "-o", "--output", type=PATH, help="The file to write.  [default: NAME.html for NAME.study]"
+)
+def report(study: Path, output: Path | None) -> None:
     """Write a self-contained HTML report of a study.
 
     It contains a summary, the schedule, the cost of each way to extend it, all plots, the best
     configs and the failures. It has no scripts and loads nothing from anywhere.
     """
-    path = output_path(output, study, (".html", ".htm"))
+    path = output_path(output or Path(f"{study.stem}.html"), study, (".html", ".htm"))
     write_report(open_existing(study), path)
     say(f"Wrote {path}.")
