@@ -63,8 +63,9 @@ class Remembering:
         pending: Sequence[Config] = (),
     ) -> list[Config]:
         self.asked.append(Asked(bracket, indices, observations, pending))
-        seen = [(key_of(each), each.loss) for each in observations]
-        generator = random.Random(f"{seed} {bracket} {indices[0]} {seen} {pending}")
+        seen = sum(hash((each[:3], each.loss)) for each in observations)
+        running = sum(config["x"] for config in pending)
+        generator = random.Random(f"{seed} {bracket} {indices[0]} {seen} {running}")
         return [{"x": generator.random()} for _ in indices]
 
 
@@ -94,35 +95,46 @@ class Sight(NamedTuple):
     """What a config may be sampled with, by definition."""
 
     start: int
-    ended: frozenset[JobKey]
+    ended: int
+    """How many jobs had ended."""
     pending: list[JobKey]
 
 
-def sights(run: Run, parallel: int) -> dict[tuple[int, int], Sight]:
-    """The definition, played over a finished run: from one end of jobs to the next."""
+def sights(run: Run, parallel: int) -> tuple[dict[tuple[int, int], Sight], list[JobKey]]:
+    """The definition, played over a finished run from one end of jobs to the next: what each config
+    may be sampled with, and the jobs in the order in which they end."""
     found: dict[tuple[int, int], Sight] = {}
-    ends: dict[JobKey, int] = {}
-    now, ended = 0, frozenset[JobKey]()
+    ended: list[JobKey] = []
+    running: dict[JobKey, int] = {}
     queues = {bracket: rung_jobs(run, bracket, bracket) for bracket in run.schedule.brackets}
+    open_jobs = {bracket: len(queue) for bracket, queue in queues.items()}
+    rungs = {bracket: queue[0][2] if queue else None for bracket, queue in queues.items()}
+    now = 0
     while True:
-        running = [each for each in ends if each not in ended]
         for bracket, queue in queues.items():
-            if bracket and not run.number and queues[0] and queues[0][0][2] < run.schedule.top:
+            if bracket and not run.number and rungs[0] not in (None, run.schedule.top):
                 break
-            new = [each for each in queue if each not in ends][: parallel - len(running)]
+            first_time = [each for each in running if each[0] == each[2]]
+            new, queues[bracket] = (
+                queue[: parallel - len(running)],
+                queue[parallel - len(running) :],
+            )
             for each in new:
                 if each[2] == bracket:
-                    first_time = [other for other in running if other[0] == other[2]]
-                    found[each[:2]] = Sight(now, ended, first_time)
-                ends[each] = now + run.schedule.eta ** each[2]
-            running += new
+                    found[each[:2]] = Sight(now, len(ended), first_time)
+                running[each] = now + run.schedule.eta ** each[2]
         if not running:
-            return found
-        now = min(ends[each] for each in running)
-        ended |= {each for each in running if ends[each] == now}
-        for bracket, queue in queues.items():
-            if queue and ended.issuperset(queue):
-                queues[bracket] = rung_jobs(run, bracket, queue[0][2] + 1)
+            return found, ended
+        now = min(running.values())
+        for each in [each for each, end in running.items() if end == now]:
+            del running[each]
+            ended.append(each)
+            bracket = each[0]
+            open_jobs[bracket] -= 1
+            if not open_jobs[bracket]:
+                queues[bracket] = queue = rung_jobs(run, bracket, each[2] + 1)
+                open_jobs[bracket] = len(queue)
+                rungs[bracket] = queue[0][2] if queue else None
 
 
 def rung_jobs(run: Run, bracket: int, rung: int) -> list[JobKey]:
@@ -141,12 +153,14 @@ def test_a_draw_sees_what_the_definition_says(case: Case, parallel: int) -> None
     state = study.session.state
     full = [run for run in state.runs if not run.frugal]  # a frugal one draws nothing
     by_run = {run.number: sights(run, parallel) for run in full}
+    evaluations = study.evaluations
     for bracket, indices, shown, pending in sampler.asked:
         run = next(run for run in full if run.schedule.contains(bracket, indices[0]))
-        places = [by_run[run.number][bracket, index] for index in indices]
+        found, ended = by_run[run.number]
+        places = [found[bracket, index] for index in indices]
         assert len({place.start for place in places}) == 1
-        earlier = {key_of(each) for each in study.evaluations if each.run < run.number}
-        assert [key_of(each) for each in shown] == sorted(earlier | places[0].ended)
+        earlier = {key_of(each) for each in evaluations if each.run < run.number}
+        assert [key_of(each) for each in shown] == sorted({*earlier, *ended[: places[0].ended]})
         configs = [state.configs[of][index] for of, index, _ in places[0].pending]
         assert list(pending) == configs
 

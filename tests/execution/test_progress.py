@@ -33,7 +33,7 @@ from deepband.execution.progress_text import (
     one_line,
     running_lines,
 )
-from deepband.system.interrupts import answer_to
+from deepband.system.interrupts import RECORDED, answer_to
 from driving import open_study
 from terminals import CTRL_C, Terminal
 
@@ -486,7 +486,7 @@ def test_the_first_interrupt_answers_and_the_evaluation_ends(folder: Path) -> No
     terminal.wait_for(r"^Stopping after 1 running evaluation; press Ctrl-C again to abandon it\.$")
     (folder / "go").touch()
     assert terminal.wait() != 0
-    assert "KeyboardInterrupt" in terminal.screen
+    assert f"KeyboardInterrupt: {RECORDED}" in terminal.screen
     assert any("stopped after" in line for line in terminal.screen)
     assert len(deepband.open_study(folder / "a.study").evaluations) == 1
 
@@ -500,7 +500,7 @@ def test_the_second_interrupt_abandons_evaluations(folder: Path) -> None:
     )
     terminal.press(CTRL_C)
     assert terminal.wait() != 0
-    assert "KeyboardInterrupt" in terminal.screen
+    assert f"KeyboardInterrupt: {RECORDED}" in terminal.screen
     assert not deepband.open_study(folder / "a.study").evaluations
 
 

@@ -10,10 +10,13 @@ virtual clock (`virtual_schedule.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from deepband.core.facts import JobKey
 from deepband.core.state import State
-from deepband.core.virtual_schedule import VirtualSchedule
+
+if TYPE_CHECKING:  # most studies need no simulation
+    from deepband.core.virtual_schedule import VirtualSchedule
 
 
 def ready_jobs(state: State, virtual: VirtualSchedule | None = None) -> Iterator[JobKey]:

@@ -87,6 +87,14 @@ class VirtualSchedule:
         )
         return set(self.ended[: max(drawn, default=0)])
 
+    @staticmethod
+    def is_disrupted_by(fact: Fact) -> bool:
+        """Whether a fact changes the part of a run that may have been simulated already, so that
+        the simulation must start again: results that were imported, or withdrawn."""
+        if isinstance(fact, JobFinished):
+            return _is_imported(fact)
+        return isinstance(fact, JobsReopened)
+
     def _start_jobs(self, state: State) -> None:
         for bracket in self._brackets:
             if bracket.number and self.run == 0 and not self._brackets[0].on_top(state):
@@ -144,14 +152,6 @@ class _Bracket:
     def _climb(self, state: State) -> None:
         if not self.on_top(state):
             self.arrive(state, self.rung + 1)
-
-
-def is_disruptive(fact: Fact) -> bool:
-    """Whether a fact changes the part of a run that may have been simulated already, so that the
-    simulation must start again: results that were imported, or withdrawn."""
-    if isinstance(fact, JobFinished):
-        return _is_imported(fact)
-    return isinstance(fact, JobsReopened)
 
 
 def _is_recorded(state: State, key: JobKey) -> bool:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from deepband.core.evaluations import all_evaluations, evaluation_of
 from deepband.core.facts import Config, ConfigsDrawn, JobKey, is_shared
 from deepband.core.records import Evaluation
 from deepband.core.state import State
-from deepband.core.virtual_schedule import Draw, VirtualSchedule
 from deepband.errors import DeepbandError, shown
 from deepband.samplers import Sampler
 from deepband.space.search_space import Space
+
+if TYPE_CHECKING:  # most studies need no simulation
+    from deepband.core.virtual_schedule import Draw, VirtualSchedule
 
 
 class _Known(NamedTuple):

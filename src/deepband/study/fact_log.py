@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from deepband.core import hyperband
 from deepband.core.facts import Confirmed, Fact, JobFinished, JobReleased, JobsStarted
 from deepband.core.shared_results import SharedResults
 from deepband.core.state import State
-from deepband.core.virtual_schedule import VirtualSchedule, is_disruptive
 from deepband.errors import ClosedError, GoneError, StorageError
 from deepband.storage import Storage, state_of
 from deepband.study.observers import Observer, Observers, history
 from deepband.study.thread_safety import MethodLock, synchronized
+
+if TYPE_CHECKING:
+    from deepband.core.virtual_schedule import VirtualSchedule
 
 
 @synchronized(free={"parallel"})
@@ -45,6 +48,8 @@ class FactLog:
         """The simulation that says when configs are sampled, if the sampler learns."""
         if not self.learns:
             return None
+        from deepband.core.virtual_schedule import VirtualSchedule
+
         simulated = self._simulated
         if simulated is None or simulated.run != self.state.run.number:
             simulated = self._simulated = VirtualSchedule(self.state)
@@ -119,7 +124,7 @@ class FactLog:
             raise
 
     def _store(self, facts: Sequence[Fact]) -> None:
-        if self._simulated is not None and any(map(is_disruptive, facts)):
+        if self._simulated is not None and any(map(self._simulated.is_disrupted_by, facts)):
             self._simulated = None
         try:
             self.storage.append([*self._unsaved, *facts] if self._unsaved else facts)

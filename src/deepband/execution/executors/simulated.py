@@ -45,7 +45,7 @@ class SimulatedExecutor:
     @property
     def clock(self) -> float:
         """Virtual seconds since the start."""
-        return self._clock.time
+        return float(self._clock.time)
 
     @property
     def busy(self) -> float:

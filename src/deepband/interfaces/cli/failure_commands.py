@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 
 from deepband.analysis.text import shortened, table
 from deepband.core.facts import JobKey
-from deepband.errors import InputError
+from deepband.errors import InputError, StorageError
 from deepband.execution.outbox import NUMBER
 from deepband.execution.worker_output import OutputFile, first_with_output, output_files
 from deepband.interfaces.cli.group import json_option, main, open_existing, study_argument
@@ -111,6 +112,7 @@ def _command(study: Path, job: JobKey) -> str:
 
 def _missing(study: Study, job: JobKey) -> str:
     """Why there is no output of a job."""
-    if not any(output_files(study.session.files)):
-        return NOTHING_KEPT
-    return "Bracket {}, index {}, rung {} printed nothing.".format(*job)
+    with suppress(StorageError):
+        if any(output_files(study.session.files)):
+            return "Bracket {}, index {}, rung {} printed nothing.".format(*job)
+    return NOTHING_KEPT
