@@ -29,6 +29,12 @@ settings.register_profile("thorough", settings.get_profile("default"), max_examp
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+@pytest.fixture
+def without_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports draw no plots: drawing them takes a second, and some tests only read the text."""
+    monkeypatch.setattr("deepband.interfaces.report.html_report.KINDS", ())
+
+
 def pytest_collection_finish() -> None:
     """Take what is imported by now out of the garbage collector's sight. It never becomes garbage,
     and to look at it takes a quarter of a second per collection, which some tests ask for."""

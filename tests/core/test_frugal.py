@@ -118,6 +118,7 @@ def test_one_rung_at_a_time() -> None:
     assert len(study.runs) == 1
 
 
+@pytest.mark.usefixtures("without_images")
 def test_nobody_to_send_on() -> None:
     """A run that evaluates nothing would only hide that the level is empty."""
     study = open_study()
@@ -393,6 +394,7 @@ def test_any_place_of_any_course_is_read_back_the_same(seed: int, tmp_path: Path
     )
 
 
+@pytest.mark.usefixtures("without_images")
 def test_every_face_shows_it() -> None:
     study = frugal()
     lines = str(study.plan()).splitlines()

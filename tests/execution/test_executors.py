@@ -357,14 +357,14 @@ def test_work_ahead_in_processes_and_on_the_command_line(tmp_path: Path) -> None
 # Forecasts
 
 
-QUICK = [(3, 27, 1), (3, 27, 100), (2, 32, 3)]
+QUICK = [(3, 9, 1), (3, 9, 100), (3, 27, 8), (2, 32, 3)]
 
 
 @pytest.mark.parametrize(
     ("eta", "max_budget", "workers"),
     [
         pytest.param(*each, marks=() if each in QUICK else pytest.mark.heavy)
-        for eta, max_budget in [(3, 27), (3, 81), (2, 32)]
+        for eta, max_budget in [(3, 9), (3, 27), (3, 81), (2, 32)]
         for each in ((eta, max_budget, workers) for workers in (1, 3, 8, 100))
     ],
 )
@@ -422,7 +422,7 @@ def test_forecasts_of_a_study_that_is_half_done() -> None:
 
 
 def test_workers_worth_having() -> None:
-    study = open_study(max_budget=27)
+    study = open_study(max_budget=9)
     found, *_ = forecast(study, 4, 1.0)
     seconds = {n: forecast(study, n, 1.0)[0].seconds for n in (found.worth, 2 * found.worth)}
     assert seconds[2 * found.worth] > 0.9 * seconds[found.worth]

@@ -162,7 +162,13 @@ def test_deepening_reuses_everything(
     assert search.score(X, y) > 0.6
 
 
-@pytest.mark.parametrize(("estimator", "space", "resource"), RESOURCES)
+@pytest.mark.parametrize(
+    ("estimator", "space", "resource"),
+    [
+        pytest.param(*each, marks=heavy if number < 2 else ())
+        for number, each in enumerate(RESOURCES)
+    ],
+)
 def test_widening_adds_candidates_at_the_same_resources(
     estimator: Any, space: Any, resource: Any
 ) -> None:
@@ -633,7 +639,8 @@ def test_imported_scores_without_folds_are_evaluated_from_the_start(tmp_path: Pa
     assert {f"split{fold}_test_score" for fold in range(9)} <= set(top.metrics)
 
 
-@pytest.mark.parametrize("n_jobs", [pytest.param(1, marks=heavy), 2])
+@pytest.mark.heavy
+@pytest.mark.parametrize("n_jobs", [1, 2])
 def test_the_same_for_any_number_of_jobs(n_jobs: int) -> None:
     search = make(n_jobs=n_jobs, brackets=None).fit(X, y)
     alone = make(brackets=None).fit(X, y)
@@ -1024,10 +1031,11 @@ SPLITS = list(KFold(2).split(MANY_X))
     ("before", "after", "part"),
     [
         ({"scoring": fixed(0)}, {"scoring": fixed(1)}, "scoring"),
-        (
+        pytest.param(
             {"scoring": lambda e, X, y: e.score(X, y)},
             {"scoring": lambda e, X, y: -e.score(X, y)},
             "scoring",
+            marks=heavy,
         ),
         (
             {"scoring": make_scorer(f1_score)},
@@ -1035,7 +1043,9 @@ SPLITS = list(KFold(2).split(MANY_X))
             "scoring",
         ),
         ({"cv": SPLITS}, {"cv": swapped(SPLITS)}, "splits"),
-        ({"cv": PredefinedSplit(np.arange(1200) % 2)}, {"cv": 2}, "splits"),
+        pytest.param(
+            {"cv": PredefinedSplit(np.arange(1200) % 2)}, {"cv": 2}, "splits", marks=heavy
+        ),
     ],
 )
 @IN_A_FILE
@@ -1104,7 +1114,7 @@ def test_splits_must_be_the_same_every_time() -> None:
     ("method", "wrong", "reached"),
     [
         ("deepen", {"max_resources": 8}, (1, [1, 3, 9])),
-        ("widen", {"to": 0}, (2, [1, 3])),
+        pytest.param("widen", {"to": 0}, (2, [1, 3]), marks=heavy),
     ],
 )
 def test_a_continuation_that_was_interrupted_is_finished_first(
@@ -1150,7 +1160,8 @@ def test_damaged_models_are_trained_again(tmp_path: Path) -> None:
     def deepened(damage: Any) -> Any:
         place = tmp_path / f"{damage.__name__}.study"
         loaded = Loaded(random_state=0)
-        search = make(estimator=loaded, study=place, brackets=None).fit(X, y)
+        fold = ShuffleSplit(1, test_size=0.5, random_state=0)
+        search = make(estimator=loaded, study=place, brackets=None, cv=fold).fit(X, y)
         models = list(place.with_name(place.name + ".files").glob("models/*/*"))
         assert models
         for path in models:
@@ -1457,7 +1468,7 @@ def test_callbacks_receive_every_fold() -> None:
     assert recorder.begun["fold"] == 1 + 3 + 2
 
 
-@pytest.mark.parametrize("jobs", [None, 2])
+@pytest.mark.parametrize("jobs", [None, pytest.param(2, marks=heavy)])
 def test_callbacks_receive_every_call_of_partial_fit(jobs: int | None) -> None:
     recorder = Propagated()
     search = make(n_jobs=jobs)

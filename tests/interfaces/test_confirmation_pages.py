@@ -7,6 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import deepband
 import hostile
 from deepband import Context, Study
@@ -65,6 +67,7 @@ def test_an_open_page_receives_new_repetitions(tmp_path: Path) -> None:
         assert any(overview["confirmed"]["rows"] == rows for _, overview in events)
 
 
+@pytest.mark.usefixtures("without_images")
 def test_the_report_has_the_rows_of_the_study() -> None:
     study = searched()
     assert TITLE not in make_report(study)
@@ -77,6 +80,7 @@ def test_the_report_has_the_rows_of_the_study() -> None:
     assert "more: study.confirmations" not in text
 
 
+@pytest.mark.usefixtures("without_images")
 def test_long_lists_are_cut() -> None:
     study = searched(width=8)
     study.confirm(lambda config, budget, context: config["x"], top=25, seeds=1)
@@ -87,6 +91,7 @@ def test_long_lists_are_cut() -> None:
     assert f"And {found['more']} more: study.confirmations lists all." in text
 
 
+@pytest.mark.usefixtures("without_images")
 def test_values_of_any_size_can_be_shown() -> None:
     study = open_study()
     study.optimize(lambda config, budget: config["x"])

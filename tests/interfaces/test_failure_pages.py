@@ -70,6 +70,7 @@ def test_the_event_and_the_page_of_a_config_hold_failures_and_output(study: Stud
     assert f"trained with {study.failures()[0].configs[0]['layers']} <b>layers</b>" in text
 
 
+@pytest.mark.usefixtures("without_images")
 def test_the_report_groups_failures_with_traceback_and_output(study: Study) -> None:
     (group,) = study.failures()
     outline = hostile.check_self_contained(make_report(study))
@@ -80,6 +81,7 @@ def test_the_report_groups_failures_with_traceback_and_output(study: Study) -> N
     assert f"trained with {group.configs[0]['layers']} <b>layers</b>" in outline.text
 
 
+@pytest.mark.usefixtures("without_images")
 def test_the_report_has_a_column_for_each_metric(study: Study) -> None:
     text = hostile.check_self_contained(make_report(study)).text
     assert "losszealaccuracybudget" in text.replace("\n", "")

@@ -57,6 +57,7 @@ def test_a_report_contains_everything() -> None:
     assert "failed on purpose" in outline.text
 
 
+@pytest.mark.usefixtures("without_images")
 def test_a_report_of_a_study_that_was_extended_in_every_direction() -> None:
     study = extended()
     text = hostile.check_self_contained(make_report(study)).text
@@ -85,6 +86,7 @@ def test_a_report_without_results(objective: Any) -> None:
     assert ("Available when the run is done" in text) == (objective is None)
 
 
+@pytest.mark.usefixtures("without_images")
 def test_names_that_differ_only_at_their_ends_have_a_column_each() -> None:
     name = "the_learning_rate_of_the_second_encoder_layer_of_the_image_tower_"
     study = open_study(space={f"{name}{end}": (0.0, 1.0) for end in "ab"}, max_budget=3)
@@ -103,6 +105,7 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     assert not set(page) & {"\x1b", "\x07", "\0", "\u202e", "\u2066"}
 
 
+@pytest.mark.usefixtures("without_images")
 def test_long_names_with_the_same_beginning_have_columns_of_their_own() -> None:
     names = ["x" * 60 + "a", "x" * 60 + "b"]
     study = deepband.open_study(space=dict.fromkeys(names, (0.0, 1.0)), max_budget=1)
@@ -123,6 +126,7 @@ def test_what_is_maximised_is_not_called_a_loss() -> None:
     assert "The best loss on any budget" in make_report(deepened())
 
 
+@pytest.mark.usefixtures("without_images")
 def test_a_single_evaluation_is_singular() -> None:
     study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=1)
     finish(study, lambda job: float("nan"))
@@ -131,6 +135,7 @@ def test_a_single_evaluation_is_singular() -> None:
     assert "1 of 1 evaluation failed." in text
 
 
+@pytest.mark.usefixtures("without_images")
 def test_costs_are_upper_bounds_if_equal_configs_share_results() -> None:
     study = deepband.open_study(space={"x": ["a", "b"]}, max_budget=9, reuse_identical=True)
     finish(study, lambda job: float(job.config["x"] == "a"))

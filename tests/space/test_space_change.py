@@ -200,6 +200,7 @@ def test_choices_that_a_file_cannot_store_are_refused(tmp_path: Path) -> None:
     assert any(config["kind"] is print for config in sampled(study, 1))
 
 
+@pytest.mark.usefixtures("without_images")
 def test_observers_explanations_and_axes_show_the_change() -> None:
     study, facts = finished(), list[Fact]()
 

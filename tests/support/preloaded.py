@@ -138,7 +138,8 @@ def ask(
     terminal: int | None,
 ) -> socket.socket:
     """Ask a server for a process; where it reports the id of the process, and its exit code."""
-    news, theirs = socket.socketpair()
+    # One message at a time: a process may end before the report of its id is read.
+    news, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs, open(os.devnull, "rb") as nothing:
         outputs = [
             default if given is None else given.fileno()
