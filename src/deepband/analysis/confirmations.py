@@ -113,9 +113,9 @@ def confirmation_notes(found: Confirmations) -> list[str]:
     notes = []
     if found.overlap is not None:
         notes.append(
-            "The intervals of the first two overlap: these repetitions do not separate them."
+            "The intervals of the first two rows overlap: these repetitions do not separate them."
             if found.overlap
-            else "The intervals of the first two do not overlap."
+            else "The intervals of the first two rows do not overlap."
         )
     if found.best is not None and len(found.configs) > 1:
         notes.append(f"Best mean: bracket {found.best.bracket}, index {found.best.index}.")
