@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import deepband
-from deepband import DeepbandError, Study
+from deepband import DeepbandError, StorageError, Study
 from deepband.analysis.export import jsonl
 from deepband.interfaces.cli import main
 from deepband.storage.sqlite import SqliteStorage
@@ -213,6 +213,18 @@ def test_a_file_damaged_in_many_ways_is_read_as_it_was_or_refused(
     whole: Whole, damage: Damage, tmp_path: Path
 ) -> None:
     try_all(whole, damage, tmp_path / "a.study", range(1000, 2000))
+
+
+def test_a_damaged_reference_is_noticed_by_a_driver_as_by_the_doctor(
+    whole: Whole, tmp_path: Path
+) -> None:
+    """SQLite reads and writes such a file, and fails only when it checks references."""
+    place, intact = tmp_path / "a.study", whole.versions[-1]
+    damaged = intact.replace(b"REFERENCES configs (bracket,", b"REFERENCES configs (cracket,")
+    assert damaged != intact
+    assert check(whole, damaged, place) == "not read"
+    with pytest.raises(StorageError, match="the definition of the table evaluations"):
+        deepband.open_study(place)
 
 
 def doctor(place: Path) -> dict[str, Any]:

@@ -28,7 +28,14 @@ from deepband.core.facts import (
 )
 from deepband.errors import FactError
 from deepband.storage.checksums import Row, Tally
-from deepband.storage.schema import COLUMNS, DEFAULTS, STUDY, format_of, missing_columns
+from deepband.storage.schema import (
+    COLUMNS,
+    DEFAULTS,
+    STUDY,
+    check_references,
+    format_of,
+    missing_columns,
+)
 from deepband.storage.tagged_json import from_text
 
 Head: TypeAlias = Mapping[str, Any]
@@ -74,6 +81,7 @@ def read_since(
 
 def head(connection: sqlite3.Connection) -> Head:
     """The verified row of the study. Columns that an older format does not have are None."""
+    check_references(connection)
     rows = list(_rows(connection, "studies", _tally(connection)))
     if len(rows) != 1:
         raise FactError(f"the table studies has {len(rows)} rows, not one")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from deepband.errors import FactError
 from deepband.storage.checksums import checksum
 
 FORMAT = 5
@@ -139,6 +140,21 @@ LISTED = {
 """The same columns as SQL."""
 KEYS = {"runs": 1, "configs": 2, "evaluations": 3, "confirmations": 4}
 """How many of these columns form the primary key, for every table except `studies`."""
+
+
+REFERENCES = {"evaluations": ("configs", 2), "confirmations": ("evaluations", 3)}
+"""The table that each row of a table refers to, and by how many of its first columns."""
+
+
+def check_references(connection: sqlite3.Connection) -> None:
+    """Raise a FactError if a table says that it refers to something else. SQLite ignores that until
+    it is asked to check references, and then fails."""
+    for table, (parent, count) in REFERENCES.items():
+        rows = connection.execute(f"PRAGMA foreign_key_list ({table})").fetchall()
+        found = [tuple(str(each).lower() for each in row[2:5]) for row in sorted(rows)]
+        expected = [(parent, name, name) for name in COLUMNS[table].split()[:count]]
+        if found not in ([], expected):
+            raise FactError(f"the definition of the table {table} is not that of any format")
 
 
 def format_of(connection: sqlite3.Connection) -> int:
