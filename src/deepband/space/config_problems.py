@@ -57,7 +57,7 @@ def _wrong_value(parameter: Hyperparameter[Any, Any], value: Any) -> str | None:
     is_whole = isinstance(parameter, IntegerHyperparameter)
     if not isinstance(value, bool) and _is_legal(parameter, value):
         return None
-    ends = f"{parameter.lower:.10g} to {parameter.upper:.10g}"  # type: ignore[attr-defined]
+    ends = f"{parameter.lower:.10g} to {parameter.upper:.10g}"  # type: ignore[attr-defined] # numbers have them
     return f"{what}: the range is {ends}{', in whole numbers' if is_whole else ''}."
 
 
