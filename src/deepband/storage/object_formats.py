@@ -88,10 +88,16 @@ def _write_array(array: Any, stream: BinaryIO) -> None:
 
 
 def _write_arrays(tree: Any, arrays: list[Any], stream: BinaryIO) -> None:
+    """As `numpy.savez` does, whose older versions leave the archive open if the disk is full."""
+    from zipfile import ZipFile
+
     import numpy as np
 
     named = {f"a{number}": array for number, array in enumerate(arrays)}
-    np.savez(stream, tree=np.array(json.dumps(tree)), **named)
+    with ZipFile(stream, "w") as archive:
+        for name, array in {"tree": np.array(json.dumps(tree)), **named}.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
 def _read_json(file: Path) -> Any:
