@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
@@ -15,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import deepband
-from deepband import InputError
+from deepband import DeepbandError, InputError
 from deepband.core.schedule import Schedule
 from deepband.interfaces.cli import main
 from deepband.research.compare import methods
@@ -30,7 +31,7 @@ from deepband.research.compare.own_methods import (
     deepen_preserving,
     extend_by_rule,
 )
-from deepband.research.compare.peers import SMAC_PYTHON, suggested
+from deepband.research.compare.peers import HOSTED, PEERS_PYTHON, suggested
 from deepband.research.compare.references import Reference
 from deepband.research.compare.standing_tables import report
 from deepband.research.compare.standings import against_peers, endings, standings
@@ -55,7 +56,7 @@ def task(scenario: str = "lcbench", max_budget: int = 27) -> Task:
 
 def played(name: str, seed: int = 3, scenario: str = "lcbench", max_budget: int = 27) -> Ledger:
     ledger = Ledger(task(scenario, max_budget))
-    play(name, ledger, seed, ROOT / SMAC_PYTHON)
+    play(name, ledger, seed, ROOT / PEERS_PYTHON)
     return ledger
 
 
@@ -119,7 +120,7 @@ def test_a_full_run_costs_one() -> None:
 # The methods
 
 
-PLAYED = [name for name in METHODS if name != "smac"]
+PLAYED = [name for name in METHODS if name not in HOSTED]
 SAME = {f"{name}-{guess}" for name in ("tpe", "forest", "de", "prior") for guess in (3, 9)}
 """Methods that guess a budget as `uniform-3` and `uniform-9` do, with another sampler."""
 
@@ -145,10 +146,20 @@ def test_a_method_is_the_same_again(name: str) -> None:
 
 
 @pytest.mark.heavy
-def test_smac_plays_in_an_environment_of_its_own() -> None:
-    ledger = played("smac", max_budget=9)
-    assert ledger.steps[-1].budget == 9
-    assert 0.95 * ledger.limit <= ledger.spent <= ledger.limit
+@pytest.mark.parametrize("name", HOSTED)
+def test_a_tuner_plays_in_an_environment_of_its_own(name: str) -> None:
+    """The space has choices and conditions."""
+    first, again = (played(name, scenario="rbv2_xgboost", max_budget=9) for _ in range(2))
+    assert first.steps[-1].budget == 9
+    assert 0.95 * first.limit <= first.spent <= first.limit
+    assert first.steps == again.steps
+
+
+@pytest.mark.heavy
+def test_what_a_tuner_says_when_it_fails_is_shown() -> None:
+    """Here it is started by a Python interpreter that does not have it."""
+    with pytest.raises(DeepbandError, match=r"dehb failed: [^$]*No module named 'dehb'"):
+        play("dehb", Ledger(task()), 0, Path(sys.executable))
 
 
 def test_every_method_stands_in_one_table() -> None:
@@ -441,13 +452,13 @@ def test_settings_that_make_no_sense(tmp_path: Path) -> None:
         ({"seeds": 0}, "seeds is 0"),
         ({"max_budget": 10}, "give 9, 27, 81 or 243"),
         ({"width": 0}, "width is 0: give"),
-        ({"methods": ("bohb",)}, "'bohb'"),
-        ({"methods": ("smac",), "smac_python": tmp_path / "python"}, "smac needs"),
+        ({"methods": ("bowl",)}, "'bowl'"),
+        ({"methods": ("bohb",), "peers_python": tmp_path / "python"}, "bohb needs"),
     ):
         with pytest.raises(InputError, match=message):
             MethodComparison(data=data(), **given)
-    without = MethodComparison(data=data(), smac_python=tmp_path / "python")
-    assert {*without.played} == {*METHODS} - {"smac"}
-    assert {*PEERS} - {*without.played} == {"smac"}
+    without = MethodComparison(data=data(), peers_python=tmp_path / "python")
+    assert {*without.played} == {*METHODS} - {*HOSTED}
+    assert {*PEERS} - {*without.played} == {*HOSTED} == {"smac", "bohb", "dehb"}
     assert {*SAMPLERS} <= {*without.played}
     assert len(list(without.units())) == len(without.played) * 32
