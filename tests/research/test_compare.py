@@ -331,6 +331,32 @@ def test_the_best_that_is_known_may_be_a_methods() -> None:
     assert curves.at("uniform", 1)[0] == pytest.approx([0.4, 0.38])
 
 
+def test_a_method_may_have_fewer_seeds() -> None:
+    """Differences are those of the seeds that both methods have."""
+    results = made_results(uniform={1.0: 0.8}, smac={1.0: 0.7})
+    fewer = (results["method"] != "smac") | (results["seed"] == 1)
+    curves = Curves({name: column[fewer] for name, column in results.items()}, SCALES, 4)
+    assert (curves.seeds("uniform"), curves.seeds("smac", "uniform")) == ([0, 1], [1])
+    assert curves.at("smac", 1).shape == (2, 1)
+    assert curves.differences("smac", "uniform", 1) == pytest.approx([0.1 / 0.4, 0.1 / 0.5])
+    base, smac = standings(curves, 1, RIGHT)
+    assert (base.seeds, smac.seeds) == (2, 1)
+    assert smac.duel is not None
+    assert (smac.duel.seeds, smac.duel.difference.mean) == (1, pytest.approx(0.225))
+    assert "| smac | 1 | " in report(curves, curves)
+
+
+def test_slow_methods_have_three_seeds_at_most() -> None:
+    many, few = (MethodComparison(data=data(), seeds=seeds) for seeds in (5, 2))
+    assert [len(many.seeds_of(name)) for name in ("uniform", "dehb", "smac", "bohb")] == [
+        5,
+        5,
+        3,
+        3,
+    ]
+    assert len(few.seeds_of("smac")) == 2
+
+
 def test_bands() -> None:
     """Two data sets, 0 and 0.02: t with one degree of freedom is 12.706 at 97.5 %."""
     mean, low, high = Band.of(np.array([[0.0], [0.02]]))

@@ -60,26 +60,37 @@ class Curves:
             median, best = scales[key[0]]
             rows.setdefault(key, []).append((spent, (best - accuracy) / (best - median)))
         self._curves = {key: Curve(*np.array(points).T) for key, points in rows.items()}
-        self.seeds = sorted({seed for _, _, seed in rows})
+        self._seeds = {
+            method: {seed for _, name, seed in rows if name == method} for method in self.methods
+        }
+
+    def seeds(self, *methods: str) -> list[int]:
+        """Return the seeds that all of these methods have."""
+        return sorted(set.intersection(*(self._seeds[method] for method in methods)))
 
     def at(self, method: str, spent: float) -> Floats:
         """Return the regret after an amount spent: one row per data set, one column per seed."""
-        return self.along(method, np.array([spent]))[:, :, 0]
+        return self._along(method, np.array([spent]), self.seeds(method))[:, :, 0]
 
-    def along(self, method: str, spent: Floats) -> Floats:
+    def differences(self, method: str, other: str, spent: float) -> Floats:
+        """Return the regret of a method minus that of another one after an amount spent: for each
+        data set, the mean over the seeds that both have."""
+        seeds, amount = self.seeds(method, other), np.array([spent])
+        ours, theirs = (self._along(name, amount, seeds) for name in (method, other))
+        means: Floats = (ours - theirs)[:, :, 0].mean(axis=1)
+        return means
+
+    def _along(self, method: str, spent: Floats, seeds: list[int]) -> Floats:
         """Return the regret after several amounts, along the third axis."""
         return np.array(
-            [
-                [self._curves[pair, method, seed].at(spent) for seed in self.seeds]
-                for pair in self.pairs
-            ]
+            [[self._curves[pair, method, seed].at(spent) for seed in seeds] for pair in self.pairs]
         )
 
     def ends(self, method: str) -> Floats:
         """Return what each run spent: one row per data set, one column per seed."""
         return np.array(
             [
-                [self._curves[pair, method, seed].spent[-1] for seed in self.seeds]
+                [self._curves[pair, method, seed].spent[-1] for seed in self.seeds(method)]
                 for pair in self.pairs
             ]
         )
@@ -87,12 +98,13 @@ class Curves:
     def at_ends(self, method: str, other: str) -> Floats:
         """Return the regret of a method when it had spent what the same run of another one spent
         in all: one row per data set, one column per seed."""
+        seeds = self.seeds(method, other)
         found = [
             self._curves[pair, method, seed].at(self._curves[pair, other, seed].spent[-1:])
             for pair in self.pairs
-            for seed in self.seeds
+            for seed in seeds
         ]
-        return np.reshape(found, (len(self.pairs), len(self.seeds)))
+        return np.reshape(found, (len(self.pairs), len(seeds)))
 
     def of_scenario(self, scenario: str | None) -> NDArray[np.bool_]:
         """Return which data sets belong to a benchmark; all of them for None."""
@@ -100,7 +112,8 @@ class Curves:
 
     def band(self, method: str, scenario: str | None, spent: Floats) -> Band:
         """Return the mean over data sets and seeds, with its interval over data sets."""
-        return Band.of(self.along(method, spent).mean(axis=1)[self.of_scenario(scenario)])
+        found = self._along(method, spent, self.seeds(method))
+        return Band.of(found.mean(axis=1)[self.of_scenario(scenario)])
 
 
 def _scales(

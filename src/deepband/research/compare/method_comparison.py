@@ -20,7 +20,15 @@ from deepband.errors import InputError, UnknownNameError
 from deepband.research.compare.anytime_plot import draw_curves
 from deepband.research.compare.curves import MEASURES, Curves
 from deepband.research.compare.ledger import ETA, WIDTH, Ledger, Task
-from deepband.research.compare.methods import GUESSES, METHODS, is_builtin, is_installed, play
+from deepband.research.compare.methods import (
+    GUESSES,
+    METHODS,
+    SLOW,
+    SLOW_SEEDS,
+    is_builtin,
+    is_installed,
+    play,
+)
 from deepband.research.compare.peers import HOSTED, PEERS_PYTHON
 from deepband.research.compare.references import SAMPLE, reference
 from deepband.research.compare.standing_tables import report
@@ -138,10 +146,14 @@ class MethodComparison(Experiment[Unit]):
         return f"{unit.method}-{unit.scenario}-{unit.instance}"
 
     def rows(self, unit: Unit) -> list[Row]:
-        return [row for seed in range(self.seeds) for row in self._run(unit, seed)]
+        return [row for seed in self.seeds_of(unit.method) for row in self._run(unit, seed)]
 
     def is_complete(self, unit: Unit, columns: Columns) -> bool:
-        return set(columns["seed"]) == set(range(self.seeds))
+        return set(columns["seed"]) == set(self.seeds_of(unit.method))
+
+    def seeds_of(self, method: str) -> range:
+        """Return the seeds of a method, which are fewer if it is slow."""
+        return range(min(self.seeds, SLOW_SEEDS) if method in SLOW else self.seeds)
 
     def present(self, out: Path) -> dict[str, str]:
         """Write tables and the figure for all methods with results on all data sets, including

@@ -35,6 +35,9 @@ BASE = "uniform"
 """The method that all others are compared with."""
 SAMPLED: tuple[SamplerName, ...] = get_args(SamplerName)
 PEERS = ("random", "optuna-random", "optuna-tpe", *peers.HOSTED)
+SLOW = ("smac", "bohb")
+SLOW_SEEDS = 3
+"""The most seeds of a slow method: all of SMAC's runs take hours."""
 ONCE = "once"
 ENDING = (*(f"{ONCE}{ending}" for ending in GUESSES.values()), *RULES)
 """Methods that stop before the budget is spent."""

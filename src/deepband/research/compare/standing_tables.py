@@ -26,10 +26,10 @@ def report(curves: Curves, trained: Curves) -> str:
     """Return all answers and tables as Markdown; `trained` has the regrets of incumbents as they
     were trained."""
     parts = [
-        f"{len(curves.pairs)} data sets, {len(curves.seeds)} seeds. Regret is 0 for the best known "
-        "accuracy of a data set and 1 for the median random config; tables show means, with 95 % "
-        "intervals over data sets. p is that of Wilcoxon's test on means over seeds, with Holm's "
-        "correction within a table.",
+        f"{len(curves.pairs)} data sets. Regret is 0 for the best known accuracy of a data set and "
+        "1 for the median random config; tables show means, with 95 % intervals over data sets. A "
+        "difference is that of means over the seeds that both methods have. p is that of "
+        "Wilcoxon's test on these differences, with Holm's correction within a table.",
     ]
     for runs in sorted({1, curves.limit}):
         for title, names in GROUPS.items():
@@ -45,7 +45,7 @@ def report(curves: Curves, trained: Curves) -> str:
         parts += [
             f"### Our samplers against other tools, {_runs(curves.limit)} spent",
             "\n".join(answer_peers(fought)),
-            markdown("ours, peer, difference, p, ours is", map(_duel_row, fought)),
+            markdown("ours, peer, seeds, difference, p, ours is", map(_duel_row, fought)),
         ]
     ended = endings(curves)
     if ended:
@@ -87,7 +87,7 @@ def _answer(found: Sequence[Standing]) -> str:
 
 def _standing_table(found: Sequence[Standing]) -> str:
     scenarios = ", ".join(found[0].by_scenario)
-    header = f"method, regret, {scenarios}, against {BASE}, p, it is"
+    header = f"method, seeds, regret, {scenarios}, against {BASE}, p, it is"
     return markdown(header, map(_standing_row, found))
 
 
@@ -97,11 +97,12 @@ def _standing_row(each: Standing) -> list[str]:
     shares = [f"{share:z.3f}" for share in each.by_scenario.values()]
     mean, low, high = map(float, each.regret)
     regret = f"{mean:z.3f} ({low:z.3f} to {high:z.3f})"
-    return [each.method, regret, *shares, *tested]
+    return [each.method, str(each.seeds), regret, *shares, *tested]
 
 
 def _duel_row(duel: Duel) -> list[str]:
-    return [duel.method, duel.other, _shown(duel.difference), f"{duel.p:.2g}", duel.verdict]
+    method, other, difference, seeds, p = duel
+    return [method, other, str(seeds), _shown(difference), f"{p:.2g}", duel.verdict]
 
 
 def _end_row(each: Ending) -> list[str]:

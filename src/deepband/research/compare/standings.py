@@ -23,6 +23,8 @@ class Duel(NamedTuple):
     method: str
     other: str
     difference: Difference
+    """On average over the seeds that both have."""
+    seeds: int
     p: float
     """With Holm's correction over all duels of a table."""
 
@@ -37,6 +39,7 @@ class Standing(NamedTuple):
     """A method after the budget of some number of full runs."""
 
     method: str
+    seeds: int
     regret: Band
     """Over data sets."""
     by_scenario: dict[str, float]
@@ -52,6 +55,7 @@ def standings(curves: Curves, runs: float, methods: Sequence[str]) -> list[Stand
     return [
         Standing(
             name,
+            len(curves.seeds(name)),
             Band.of(_means(curves, name, runs)),
             _by_scenario(curves, _means(curves, name, runs)),
             of.get(name),
@@ -73,13 +77,10 @@ def against_peers(curves: Curves, runs: float) -> list[Duel]:
 def duels(curves: Curves, runs: float, wanted: Sequence[tuple[str, str]]) -> list[Duel]:
     """Return the duels of which both methods have results, with jointly corrected tests."""
     pairs = [pair for pair in wanted if set(pair) <= set(curves.methods)]
-    found = [
-        Difference.of(_means(curves, method, runs) - _means(curves, other, runs))
-        for method, other in pairs
-    ]
+    found = [Difference.of(curves.differences(method, other, runs)) for method, other in pairs]
     corrected = holm([each.p for each in found])
     return [
-        Duel(*pair, difference, p)
+        Duel(*pair, difference, len(curves.seeds(*pair)), p)
         for pair, difference, p in zip(pairs, found, corrected, strict=True)
     ]
 
