@@ -21,7 +21,7 @@ from deepband.core.schedule import Schedule
 from deepband.interfaces.cli import main
 from deepband.research.compare import methods
 from deepband.research.compare.anytime_plot import draw_curves, panels
-from deepband.research.compare.curves import Curves
+from deepband.research.compare.curves import UNSEEN, Curves
 from deepband.research.compare.equal_cost import equal_cost_report, matches
 from deepband.research.compare.extension_rules import RULES, ranks_differ
 from deepband.research.compare.ledger import Ledger, SpentError, Task
@@ -51,7 +51,7 @@ FULL = float(Schedule.of(3, 1, 27).cost_resumed)
 @cache
 def task(scenario: str = "lcbench", max_budget: int = 27) -> Task:
     read = read_benchmark(data(), scenario)
-    return Task(read.problem(TUNING[scenario][0]), Space(read.space), max_budget)
+    return Task(read.problem(REPORTING[scenario][0]), Space(read.space), max_budget)
 
 
 def played(name: str, seed: int = 3, scenario: str = "lcbench", max_budget: int = 27) -> Ledger:
@@ -66,10 +66,11 @@ def played(name: str, seed: int = 3, scenario: str = "lcbench", max_budget: int 
 def test_what_was_looked_at_is_for_tuning_only() -> None:
     assert {"3945", "7593", "34539", "126025"} <= {*TUNING["lcbench"]}
     assert {"12", "28", "40981", "54"} <= {*TUNING["rbv2_xgboost"]}
-    assert TUNING.keys() == REPORTING.keys()
     for name in TUNING:
         assert not {*TUNING[name]} & {*REPORTING[name]}
-        assert len({*REPORTING[name]}) == 2 * len({*TUNING[name]}) == 16
+        assert len({*REPORTING[name]}) == len({*TUNING[name]}) == 8
+    assert {*REPORTING} - {*TUNING} == {"rbv2_svm", "rbv2_ranger"}
+    assert sum(len({*listed}) for listed in REPORTING.values()) == 28
 
 
 @needs_published_data
@@ -268,7 +269,7 @@ def test_methods_that_widen_spend_no_more_than_they_may(name: str) -> None:
     assert all(0 <= step.accuracy <= 1 for step in ledger.steps)
 
 
-@pytest.mark.parametrize("scenario", TUNING)
+@pytest.mark.parametrize("scenario", REPORTING)
 def test_optuna_suggests_whole_configs(scenario: str) -> None:
     space = task(scenario).space
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -355,6 +356,17 @@ def test_slow_methods_have_three_seeds_at_most() -> None:
         3,
     ]
     assert len(few.seeds_of("smac")) == 2
+
+
+def test_benchmarks_that_nothing_was_tuned_on_are_shown_together() -> None:
+    results = made_results(uniform={1.0: 0.8}, tpe={1.0: 0.7})
+    results["scenario"] = np.where(results["instance"] == "b", "rbv2_svm", "lcbench")
+    scales = {("lcbench", "a"): Reference(0.5, 0.9), ("rbv2_svm", "b"): Reference(0.4, 0.9)}
+    assert list(Curves(results, scales, 4).groups) == ["lcbench", "rbv2_svm"]
+    curves = Curves(results, scales, 4, tuned=["lcbench"])
+    assert curves.groups[UNSEEN].tolist() == [False, True]
+    base, _ = standings(curves, 1, RIGHT)
+    assert base.by_group[UNSEEN] == base.by_group["rbv2_svm"] != base.by_group["lcbench"]
 
 
 def test_bands() -> None:
@@ -452,9 +464,9 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
     first = compare(out, "--methods", "uniform,once")
     assert first.exit_code == 0, first.output
     parts = {part: part.stat().st_mtime_ns for part in out.glob("parts/*")}
-    assert len(parts) == 8
+    assert len(parts) == 16
     again = compare(out, "--methods", "random, de")
-    assert "4 methods on 4 data sets" in again.output
+    assert "4 methods on 8 data sets" in again.output
     assert {part: part.stat().st_mtime_ns for part in parts} == parts
     assert compare(other, "--methods", "uniform,once,de,random", "--workers", "2").exit_code == 0
     for name in ("results.parquet", "tables.md", "settings.json"):
@@ -487,4 +499,4 @@ def test_settings_that_make_no_sense(tmp_path: Path) -> None:
     assert {*without.played} == {*METHODS} - {*HOSTED}
     assert {*PEERS} - {*without.played} == {*HOSTED} == {"smac", "bohb", "dehb"}
     assert {*SAMPLERS} <= {*without.played}
-    assert len(list(without.units())) == len(without.played) * 32
+    assert len(list(without.units())) == len(without.played) * 28

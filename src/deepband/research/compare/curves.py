@@ -6,7 +6,8 @@ has stopped keeps its regret.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +21,8 @@ Pair: TypeAlias = tuple[str, str]
 """A benchmark and a data set."""
 
 
+UNSEEN = "unseen benchmarks"
+"""The group of data sets of benchmarks on which no parameter was chosen."""
 MEASURES = ("accuracy", "trained")
 """The columns that a regret may be computed from: the accuracy of an incumbent with the largest
 budget of the benchmark, or as it was trained."""
@@ -46,9 +49,12 @@ class Curves:
         references: Mapping[Pair, Reference],
         limit: float,
         measure: str = MEASURES[0],
+        tuned: Collection[str] | None = None,
     ) -> None:
         self.limit = limit
         """What each method could spend, in full runs."""
+        self.tuned = tuned
+        """The benchmarks on which parameters were chosen; None for all."""
         self.methods: list[str] = list(dict.fromkeys(results["method"].tolist()))
         pairs = zip(results["scenario"].tolist(), results["instance"].tolist(), strict=True)
         every = list(pairs)
@@ -106,14 +112,20 @@ class Curves:
         ]
         return np.reshape(found, (len(self.pairs), len(seeds)))
 
-    def of_scenario(self, scenario: str | None) -> NDArray[np.bool_]:
-        """Return which data sets belong to a benchmark; all of them for None."""
-        return np.array([scenario in (None, pair[0]) for pair in self.pairs])
+    @cached_property
+    def groups(self) -> dict[str, NDArray[np.bool_]]:
+        """Which data sets belong to each benchmark, and to all benchmarks together on which no
+        parameter was chosen, if there are any."""
+        scenarios = np.array([scenario for scenario, _ in self.pairs])
+        found = {name: scenarios == name for name in dict.fromkeys(scenarios.tolist())}
+        unseen = np.array([self.tuned is not None and name not in self.tuned for name in scenarios])
+        return found | ({UNSEEN: unseen} if unseen.any() else {})
 
-    def band(self, method: str, scenario: str | None, spent: Floats) -> Band:
-        """Return the mean over data sets and seeds, with its interval over data sets."""
+    def band(self, method: str, group: str | None, spent: Floats) -> Band:
+        """Return the mean over the data sets of a group, or over all for None, and over seeds,
+        with its interval over data sets."""
         found = self._along(method, spent, self.seeds(method))
-        return Band.of(found.mean(axis=1)[self.of_scenario(scenario)])
+        return Band.of(found.mean(axis=1)[... if group is None else self.groups[group]])
 
 
 def _scales(

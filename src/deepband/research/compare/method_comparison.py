@@ -170,7 +170,10 @@ class MethodComparison(Experiment[Unit]):
         write_joined(file, [self.place(out, unit) for units in done.values() for unit in units])
         references = {pair: reference(out, self.data, *pair) for pair in self.problems}
         columns = read_columns(file)
-        curves, trained = (Curves(columns, references, self.limit, measure) for measure in MEASURES)
+        tuned = self.suite.instances["tuning"]
+        curves, trained = (
+            Curves(columns, references, self.limit, measure, tuned) for measure in MEASURES
+        )
         write_whole(tables, self.page(report(curves, trained)))
         made = {
             str(file): f"{len(done)} methods on {len(curves.pairs)} data sets",

@@ -86,15 +86,15 @@ def _answer(found: Sequence[Standing]) -> str:
 
 
 def _standing_table(found: Sequence[Standing]) -> str:
-    scenarios = ", ".join(found[0].by_scenario)
-    header = f"method, seeds, regret, {scenarios}, against {BASE}, p, it is"
+    groups = ", ".join(found[0].by_group)
+    header = f"method, seeds, regret, {groups}, against {BASE}, p, it is"
     return markdown(header, map(_standing_row, found))
 
 
 def _standing_row(each: Standing) -> list[str]:
     duel = each.duel
     tested = [_shown(duel.difference), f"{duel.p:.2g}", duel.verdict] if duel else ["", "", ""]
-    shares = [f"{share:z.3f}" for share in each.by_scenario.values()]
+    shares = [f"{share:z.3f}" for share in each.by_group.values()]
     mean, low, high = map(float, each.regret)
     regret = f"{mean:z.3f} ({low:z.3f} to {high:z.3f})"
     return [each.method, str(each.seeds), regret, *shares, *tested]

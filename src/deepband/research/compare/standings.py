@@ -42,7 +42,7 @@ class Standing(NamedTuple):
     seeds: int
     regret: Band
     """Over data sets."""
-    by_scenario: dict[str, float]
+    by_group: dict[str, float]
     duel: Duel | None
     """Against the base method."""
 
@@ -57,16 +57,15 @@ def standings(curves: Curves, runs: float, methods: Sequence[str]) -> list[Stand
             name,
             len(curves.seeds(name)),
             Band.of(_means(curves, name, runs)),
-            _by_scenario(curves, _means(curves, name, runs)),
+            _by_group(curves, _means(curves, name, runs)),
             of.get(name),
         )
         for name in present
     ]
 
 
-def _by_scenario(curves: Curves, means: Floats) -> dict[str, float]:
-    scenarios = dict.fromkeys(scenario for scenario, _ in curves.pairs)
-    return {each: float(means[curves.of_scenario(each)].mean()) for each in scenarios}
+def _by_group(curves: Curves, means: Floats) -> dict[str, float]:
+    return {name: float(means[group].mean()) for name, group in curves.groups.items()}
 
 
 def against_peers(curves: Curves, runs: float) -> list[Duel]:
