@@ -34,7 +34,7 @@ from deepband.research.compare.own_methods import (
 from deepband.research.compare.peers import HOSTED, PEERS_PYTHON, suggested
 from deepband.research.compare.references import Reference
 from deepband.research.compare.standing_tables import report
-from deepband.research.compare.standings import against_peers, endings, standings
+from deepband.research.compare.standings import against_peers, endings, of_the_best, standings
 from deepband.research.result_files import read_columns
 from deepband.research.statistics import Band, holm
 from deepband.research.suites import read_benchmark
@@ -393,6 +393,26 @@ def test_standings_are_against_uniform() -> None:
     assert tpe.duel._replace(p=0.01).verdict == "better"
     (better,) = (duel for duel in against_peers(made(smac={1.0: 0.95}), 4) if duel.method == "tpe")
     assert better._replace(p=0.01).verdict == "worse"
+
+
+def test_the_best_of_our_samplers_is_tested_against_all_others() -> None:
+    results = made_results(
+        uniform={0.2: 0.8}, gp={0.2: 0.85}, smac={0.2: 0.7}, uniform_3={1.0: 0.9}
+    )
+    results["scenario"] = np.where(results["instance"] == "b", "rbv2_svm", "lcbench")
+    scales = {("lcbench", "a"): Reference(0.5, 0.9), ("rbv2_svm", "b"): Reference(0.4, 0.9)}
+    curves = Curves(results, scales, 1.5, tuned=["lcbench"])
+    uniform, smac = of_the_best(curves, 1)
+    assert (uniform.other, smac.other) == ("uniform", "smac")
+    assert uniform.difference.mean == pytest.approx(-(0.05 / 0.41 + 0.05 / 0.5) / 2)
+    assert smac.p == 1  # 0.5 twice
+    (unseen, _) = of_the_best(curves, 1, UNSEEN)
+    assert unseen.difference.mean == pytest.approx(-0.05 / 0.5)
+    page = report(curves, curves)
+    assert "### gp against all others on all data sets (2)" in page
+    assert "### gp against all others on unseen benchmarks (1)" in page
+    assert "| other | seeds | 0.25 full runs | 0.5 full runs | one full run |" in page
+    assert "gp against" not in report(made(), made())
 
 
 def test_where_to_end() -> None:

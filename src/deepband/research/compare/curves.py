@@ -121,11 +121,15 @@ class Curves:
         unseen = np.array([self.tuned is not None and name not in self.tuned for name in scenarios])
         return found | ({UNSEEN: unseen} if unseen.any() else {})
 
+    def of(self, group: str | None) -> NDArray[np.bool_]:
+        """Return which data sets belong to a group; all of them for None."""
+        return np.ones(len(self.pairs), bool) if group is None else self.groups[group]
+
     def band(self, method: str, group: str | None, spent: Floats) -> Band:
         """Return the mean over the data sets of a group, or over all for None, and over seeds,
         with its interval over data sets."""
         found = self._along(method, spent, self.seeds(method))
-        return Band.of(found.mean(axis=1)[... if group is None else self.groups[group]])
+        return Band.of(found.mean(axis=1)[self.of(group)])
 
 
 def _scales(

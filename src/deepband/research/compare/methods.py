@@ -33,6 +33,8 @@ _PACKAGES = {
 """What methods need, by the first word of their name."""
 BASE = "uniform"
 """The method that all others are compared with."""
+BEST = "gp"
+"""The best of our samplers on the tuning data sets, which is tested against all other methods."""
 SAMPLED: tuple[SamplerName, ...] = get_args(SamplerName)
 PEERS = ("random", "optuna-random", "optuna-tpe", *peers.HOSTED)
 SLOW = ("smac", "bohb")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from deepband.research.compare.curves import Curves
+from deepband.research.compare.curves import UNSEEN, Curves
 from deepband.research.compare.equal_cost import equal_cost_report
-from deepband.research.compare.methods import BASE, RIGHT, SMALL
+from deepband.research.compare.methods import BASE, BEST, RIGHT, SMALL
 from deepband.research.compare.standings import (
     AS_GOOD,
     Duel,
@@ -14,11 +14,14 @@ from deepband.research.compare.standings import (
     Standing,
     against_peers,
     endings,
+    of_the_best,
     standings,
 )
 from deepband.research.markdown_tables import markdown
 from deepband.research.statistics import Difference
 
+AMOUNTS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""In full runs."""
 GROUPS = {"First guess right": RIGHT, "First guess too small": SMALL}
 
 
@@ -47,6 +50,8 @@ def report(curves: Curves, trained: Curves) -> str:
             "\n".join(answer_peers(fought)),
             markdown("ours, peer, seeds, difference, p, ours is", map(_duel_row, fought)),
         ]
+    for group in (None, UNSEEN) if UNSEEN in curves.groups else (None,):
+        parts += _best(curves, group)
     ended = endings(curves)
     if ended:
         parts += [
@@ -58,6 +63,29 @@ def report(curves: Curves, trained: Curves) -> str:
         ]
     parts.append(equal_cost_report(curves, trained))
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _best(curves: Curves, group: str | None) -> list[str]:
+    """A heading and the table of the best of our samplers: one row per other method, one column
+    per amount spent."""
+    spent = [runs for runs in AMOUNTS if runs <= curves.limit]
+    columns = [of_the_best(curves, runs, group) for runs in spent]
+    if not columns or not columns[0]:
+        return []
+    count = int(curves.of(group).sum())
+    header = ", ".join(["other, seeds", *(_runs(runs) for runs in spent)])
+    rows = [
+        [row[0].other, str(row[0].seeds), *map(_tested, row)] for row in zip(*columns, strict=True)
+    ]
+    return [
+        f"### {BEST} against all others on {group or 'all data sets'} ({count})",
+        f"The regret of {BEST} minus that of the other method, and p, corrected within a column.",
+        markdown(header, rows),
+    ]
+
+
+def _tested(duel: Duel) -> str:
+    return f"{_shown(duel.difference)}; {duel.p:.2g}"
 
 
 def answer_peers(fought: Sequence[Duel]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deepband.research.compare.curves import Curves
-from deepband.research.compare.methods import BASE, ENDING, ONCE, PEERS, SAMPLED
+from deepband.research.compare.methods import BASE, BEST, ENDING, ONCE, PEERS, RIGHT, SAMPLED
 from deepband.research.statistics import Band, Difference, Floats, holm
 
 LEVEL = 0.05
@@ -73,10 +73,18 @@ def against_peers(curves: Curves, runs: float) -> list[Duel]:
     return duels(curves, runs, [(ours, peer) for peer in PEERS for ours in SAMPLED])
 
 
-def duels(curves: Curves, runs: float, wanted: Sequence[tuple[str, str]]) -> list[Duel]:
+def of_the_best(curves: Curves, runs: float, group: str | None = None) -> list[Duel]:
+    """Return duels of the best of our samplers against all others that start at the right
+    max_budget, on a group of data sets or on all."""
+    return duels(curves, runs, [(BEST, other) for other in RIGHT if other != BEST], group)
+
+
+def duels(
+    curves: Curves, runs: float, wanted: Sequence[tuple[str, str]], group: str | None = None
+) -> list[Duel]:
     """Return the duels of which both methods have results, with jointly corrected tests."""
     pairs = [pair for pair in wanted if set(pair) <= set(curves.methods)]
-    found = [Difference.of(curves.differences(method, other, runs)) for method, other in pairs]
+    found = [Difference.of(curves.differences(*pair, runs)[curves.of(group)]) for pair in pairs]
     corrected = holm([each.p for each in found])
     return [
         Duel(*pair, difference, len(curves.seeds(*pair)), p)
