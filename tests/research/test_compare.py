@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 import deepband
 from deepband import DeepbandError, InputError
+from deepband.core.facts import Config
 from deepband.core.schedule import Schedule
 from deepband.interfaces.cli import main
 from deepband.research.compare import methods
@@ -24,17 +25,19 @@ from deepband.research.compare.anytime_plot import draw_curves, panels
 from deepband.research.compare.curves import UNSEEN, Curves
 from deepband.research.compare.equal_cost import equal_cost_report, matches
 from deepband.research.compare.extension_rules import RULES, ranks_differ
-from deepband.research.compare.ledger import Ledger, SpentError, Task
+from deepband.research.compare.ledger import Evaluation, Ledger, SpentError, Task
 from deepband.research.compare.method_comparison import MethodComparison, seed_of
 from deepband.research.compare.methods import METHODS, PEERS, RIGHT, SMALL, play
 from deepband.research.compare.own_methods import (
     deepen_preserving,
     extend_by_rule,
 )
-from deepband.research.compare.peers import HOSTED, PEERS_PYTHON, suggested
+from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON
+from deepband.research.compare.peers import suggested
 from deepband.research.compare.references import Reference
 from deepband.research.compare.standing_tables import report
 from deepband.research.compare.standings import against_peers, endings, of_the_best, standings
+from deepband.research.compare.tuner import search
 from deepband.research.result_files import read_columns
 from deepband.research.statistics import Band, holm
 from deepband.research.suites import read_benchmark
@@ -58,6 +61,11 @@ def played(name: str, seed: int = 3, scenario: str = "lcbench", max_budget: int 
     ledger = Ledger(task(scenario, max_budget))
     play(name, ledger, seed, ROOT / PEERS_PYTHON)
     return ledger
+
+
+def evaluated(ledger: Ledger, training: object, config: Config, budget: float) -> float:
+    ledger.start(Evaluation(training, config, budget))
+    return ledger.end()[1]
 
 
 # The lists
@@ -89,12 +97,12 @@ def test_training_is_continued_within_a_training_only() -> None:
     (config,) = Uniform().draw(task().space, (), 0, [0], 0)
     paid = []
     for training, budget in (("a", 1), ("a", 3), ("b", 3), ("a", 3), ("a", 1)):
-        ledger(training, config, budget)
+        evaluated(ledger, training, config, budget)
         paid.append(ledger.spent)
     assert paid == [1, 3, 6, 6, 6]
     with pytest.raises(SpentError):
-        ledger("a", config, 9)  # 6 more, and 4 are left
-    assert ledger.spent == 6
+        evaluated(ledger, "a", config, 9)  # 6 more, and 4 are left
+    assert ledger.spent == ledger.time == 6
 
 
 def test_the_incumbent_is_the_best_on_the_largest_budget() -> None:
@@ -102,11 +110,11 @@ def test_the_incumbent_is_the_best_on_the_largest_budget() -> None:
     configs = Uniform().draw(task().space, (), 0, range(30), 0)
     for budget in (1, 3):
         for number, config in enumerate(configs):
-            ledger(number, config, budget)
+            evaluated(ledger, number, config, budget)
             seen = configs[: number + 1]
             found = [task().problem(each, task().fidelity(budget)) for each in seen]
             best = max(range(len(found)), key=found.__getitem__)
-            assert ledger.steps[-1][1:] == (budget, configs[best], found[best])
+            assert ledger.steps[-1][2:] == (budget, configs[best], found[best])
 
 
 def test_a_full_run_costs_one() -> None:
@@ -116,6 +124,78 @@ def test_a_full_run_costs_one() -> None:
     assert played("once-3").spent == float(Schedule.of(3, 1, 9).cost_resumed)
     assert task("rbv2_xgboost").fidelity(27) == 1
     assert [int(task().fidelity(budget)) for budget in (1, 3, 9, 27)] == [1, 5, 17, 52]
+
+
+# Simulated workers
+
+
+class Listed:
+    """A tuner with a list of budgets, which waits for the first result before the third."""
+
+    def __init__(self, config: Config, budgets: list[int]) -> None:
+        self._config, self._budgets = config, budgets
+        self._asked = 0
+        self.told: list[float] = []
+
+    def ask(self) -> Evaluation | None:
+        waits = self._asked == 2 and not self.told
+        if waits or self._asked == len(self._budgets):
+            return None
+        self._asked += 1
+        return Evaluation(self._asked, self._config, self._budgets[self._asked - 1])
+
+    def tell(self, evaluation: Evaluation, accuracy: float) -> None:
+        self.told.append(evaluation.budget)
+
+
+def test_a_free_worker_starts_what_a_tuner_asks_for() -> None:
+    """On three workers: 5 and 9 start at 0, one worker waits until 5, then 1 and 3 start."""
+    (config,) = Uniform().draw(task().space, (), 0, [0], 0)
+    tuner, ledger = Listed(config, [5, 9, 1, 3]), Ledger(task(), workers=3)
+    search(tuner, ledger)
+    assert tuner.told == [5, 1, 3, 9]
+    assert (ledger.spent, ledger.time) == (18, 9)
+    assert [step[:3] for step in ledger.steps] == [(5, 5, 5), (18, 9, 9)]
+
+
+def test_what_ends_when_the_time_is_over_does_not_count() -> None:
+    (config,) = Uniform().draw(task().space, (), 0, [0], 0)
+    tuner, ledger = Listed(config, [9, 5, 3, 3]), Ledger(task(), workers=2)
+    ledger.limit = 2 * 8
+    with pytest.raises(SpentError):
+        search(tuner, ledger)
+    assert tuner.told == [5, 3]  # at 5 and 8; the others would end at 9 and 11
+    assert (ledger.spent, ledger.time) == (8, 8)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["uniform", "gp", "tpe", "auto", "random", pytest.param("dehb", marks=pytest.mark.heavy)],
+)
+def test_a_method_uses_several_workers(name: str) -> None:
+    first, again = (Ledger(task(max_budget=9), 2, workers=4) for _ in range(2))
+    for ledger in (first, again):
+        play(name, ledger, 3, ROOT / PEERS_PYTHON)
+    assert first.steps == again.steps
+    assert first.spent <= 4 * first.time <= first.limit
+    assert first.spent > 2 * first.time
+    times = [step.time for step in first.steps]
+    assert times == sorted(times)
+
+
+def test_optuna_trains_several_trials_at_a_time() -> None:
+    first, again = (Ledger(task(max_budget=9), 2, workers=4) for _ in range(2))
+    for ledger in (first, again):
+        play("optuna-tpe", ledger, 3)
+    assert first.steps == again.steps
+    assert 3.5 * first.time < first.spent <= 4 * first.time  # it waits for nothing
+
+
+def test_with_one_worker_the_time_is_what_was_spent() -> None:
+    for name in ("uniform", "optuna-tpe"):
+        ledger = played(name, max_budget=9)
+        assert [step.time for step in ledger.steps] == [step.spent for step in ledger.steps]
+        assert ledger.time == ledger.spent
 
 
 # The methods
@@ -343,8 +423,22 @@ def test_a_method_may_have_fewer_seeds() -> None:
     base, smac = standings(curves, 1, RIGHT)
     assert (base.seeds, smac.seeds) == (2, 1)
     assert smac.duel is not None
-    assert (smac.duel.seeds, smac.duel.difference.mean) == (1, pytest.approx(0.225))
+    assert smac.duel.seeds == 1
+    assert smac.duel.difference.mean == pytest.approx(0.225)
     assert "| smac | 1 | " in report(curves, curves)
+
+
+def test_curves_of_several_workers_are_against_time() -> None:
+    results = made_results(uniform={0.5: 0.7, 1.0: 0.8})
+    results["time"] = 2 * results["spent"]
+    curves = Curves(results, SCALES, 4, workers=8)
+    assert curves.at("uniform", 1)[0] == pytest.approx([0.5, 0.475])
+    assert curves.ends("uniform").tolist() == [[2, 2], [2, 2]]
+    assert curves.spent("uniform") == 1
+    page = report(curves, curves)
+    assert "8 simulated workers" in page
+    assert "| uniform | 1.000 |" in page
+    assert "### First guess right, the time of one full run" in page
 
 
 def test_slow_methods_have_three_seeds_at_most() -> None:
@@ -496,6 +590,18 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+def test_a_comparison_in_simulated_time(tmp_path: Path) -> None:
+    made = compare(tmp_path, "--simulated-workers", "4", "--methods", "uniform,gp")
+    assert made.exit_code == 0, made.output
+    found = read_columns(tmp_path / "results.parquet")
+    assert (found["spent"] <= found["time"] * (1 + 1e-9)).all()
+    limit = MethodComparison(data=data(), max_budget=9).limit
+    assert 0.9 * limit < found["time"].max() <= limit * (1 + 1e-9)
+    assert "the time of one full run" in (tmp_path / "tables.md").read_text()
+    assert "regret against simulated time" in made.output
+
+
+@pytest.mark.heavy
 def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
     made = compare(tmp_path, "--width", "1", "--methods", "uniform,de")
     assert made.exit_code == 0, made.output
@@ -515,6 +621,12 @@ def test_settings_that_make_no_sense(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             MethodComparison(data=data(), **given)
+    with pytest.raises(InputError, match="smac is compared on one worker only"):
+        MethodComparison(data=data(), methods=("smac",), simulated_workers=8)
+    concurrent = MethodComparison(
+        data=data(), simulated_workers=8, peers_python=Path(sys.executable)
+    )
+    assert {*METHODS} - {*concurrent.played} == {"smac", "bohb"}
     without = MethodComparison(data=data(), peers_python=tmp_path / "python")
     assert {*without.played} == {*METHODS} - {*HOSTED}
     assert {*PEERS} - {*without.played} == {*HOSTED} == {"smac", "bohb", "dehb"}

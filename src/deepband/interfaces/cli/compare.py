@@ -33,6 +33,13 @@ from deepband.interfaces.cli.group import PATH, main
     show_default=True,
     help="Budget of each method: what a study of this width spends.",
 )
+@click.option(
+    "--simulated-workers",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Compare after the same simulated time of this many workers, instead of the same budget.",
+)
 @click.option("--quick", is_flag=True, help="Use two data sets per benchmark only.")
 @click.option(
     "--peers-python",
@@ -51,6 +58,7 @@ def compare(
     methods: str,
     max_budget: int,
     width: int,
+    simulated_workers: int,
     quick: bool,
     peers_python: Path,
 ) -> None:
@@ -73,6 +81,7 @@ def compare(
         methods=tuple(name.strip() for name in methods.split(",") if name.strip()),
         max_budget=max_budget,
         width=width,
+        simulated_workers=simulated_workers,
         quick=quick,
         peers_python=peers_python.absolute(),
     )

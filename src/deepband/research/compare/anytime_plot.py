@@ -1,4 +1,5 @@
-"""The figure of anytime curves: regret against budget spent, with intervals over data sets."""
+"""The figure of anytime curves: regret against budget spent or simulated time, with intervals over
+data sets."""
 
 from __future__ import annotations
 
@@ -26,6 +27,8 @@ COLOURS = {
     "random": "#999999",
     "optuna": "#56b4e9",
     "smac": "#8b4513",
+    "bohb": "#117733",
+    "dehb": "#aa4499",
     "auto": "#332288",
     "pasha": "#882255",
 }
@@ -66,20 +69,20 @@ def draw_curves(curves: Curves, place: Path) -> bool:
         line[0].set_ylabel("regret")
         line[0].legend(fontsize="x-small", loc="lower left")
     for ax in grid[-1]:
-        ax.set_xlabel("budget spent, in full runs")
+        ax.set_xlabel(f"{curves.amount}, in full runs")
     figure.savefig(place, dpi=110, metadata={"Software": None})
     return True
 
 
 def _panel(ax: Axes, curves: Curves, group: str | None, names: Sequence[str]) -> None:
-    spent = np.geomspace(FIRST, curves.limit, 60)
+    amounts = np.geomspace(FIRST, curves.limit, 60)
     for name in names:
-        band = curves.band(name, group, spent)
+        band = curves.band(name, group, amounts)
         mean, low, high = (each.clip(*SHOWN) for each in band)
         colour = COLOURS.get(name.partition("-")[0])
         style = ":" if name.endswith("random") or name == BASE else "--" if name in PEERS else "-"
-        (line,) = ax.plot(spent, mean, style, color=colour, label=name, linewidth=1.4)
+        (line,) = ax.plot(amounts, mean, style, color=colour, label=name, linewidth=1.4)
         shade = line.get_color()
-        ax.fill_between(spent, low, high, color=shade, alpha=0.06, linewidth=0)
+        ax.fill_between(amounts, low, high, color=shade, alpha=0.06, linewidth=0)
     ax.set(xscale="log", yscale="log", ylim=SHOWN)
     ax.axvline(1, color="#bbbbbb", linewidth=0.8)

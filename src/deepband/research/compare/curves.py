@@ -1,4 +1,4 @@
-"""Regret against budget spent, from the rows of the results.
+"""Regret against budget spent, or against simulated time, from the rows of the results.
 
 Before its first evaluation a method has regret 1, that of the median random config. A method that
 has stopped keeps its regret.
@@ -31,12 +31,13 @@ budget of the benchmark, or as it was trained."""
 class Curve(NamedTuple):
     """One run: its regret at each change of the incumbent and at its end."""
 
-    spent: Floats
+    amount: Floats
+    """What had been spent, or the time."""
     regret: Floats
 
-    def at(self, spent: Floats) -> Floats:
-        """Return the regret after each amount spent."""
-        found = np.searchsorted(self.spent, spent * (1 + 1e-9), side="right")
+    def at(self, amount: Floats) -> Floats:
+        """Return the regret after each amount."""
+        found = np.searchsorted(self.amount, amount * (1 + 1e-9), side="right")
         return np.concatenate([[1.0], self.regret])[found]
 
 
@@ -50,9 +51,13 @@ class Curves:
         limit: float,
         measure: str = MEASURES[0],
         tuned: Collection[str] | None = None,
+        workers: int = 1,
     ) -> None:
         self.limit = limit
-        """What each method could spend, in full runs."""
+        """What each method could spend, in full runs, or the time it had."""
+        self.workers = workers
+        """Simulated workers. With more than one, amounts are times, in those of a full run by
+        workers that are always busy."""
         self.tuned = tuned
         """The benchmarks on which parameters were chosen; None for all."""
         self.methods: list[str] = list(dict.fromkeys(results["method"].tolist()))
@@ -62,51 +67,69 @@ class Curves:
         scales = _scales(results[measure], every, references)
         keys = zip(every, results["method"].tolist(), results["seed"].tolist(), strict=True)
         rows: dict[tuple[Pair, str, int], list[tuple[float, float]]] = {}
-        for key, spent, accuracy in zip(keys, results["spent"], results[measure], strict=True):
+        amounts = results["spent" if workers == 1 else "time"]
+        self._totals: dict[tuple[Pair, str, int], float] = {}
+        """What each run spent in all."""
+        for key, amount, accuracy, spent in zip(
+            keys, amounts, results[measure], results["spent"], strict=True
+        ):
             median, best = scales[key[0]]
-            rows.setdefault(key, []).append((spent, (best - accuracy) / (best - median)))
+            rows.setdefault(key, []).append((amount, (best - accuracy) / (best - median)))
+            self._totals[key] = spent
         self._curves = {key: Curve(*np.array(points).T) for key, points in rows.items()}
         self._seeds = {
             method: {seed for _, name, seed in rows if name == method} for method in self.methods
         }
 
+    @property
+    def amount(self) -> str:
+        """What amounts are."""
+        return "budget spent" if self.workers == 1 else "simulated time"
+
+    def spent(self, method: str) -> float:
+        """Return what the runs of a method spent in all, on average."""
+        return float(np.mean([self._totals[key] for key in self._totals if key[1] == method]))
+
     def seeds(self, *methods: str) -> list[int]:
         """Return the seeds that all of these methods have."""
         return sorted(set.intersection(*(self._seeds[method] for method in methods)))
 
-    def at(self, method: str, spent: float) -> Floats:
-        """Return the regret after an amount spent: one row per data set, one column per seed."""
-        return self._along(method, np.array([spent]), self.seeds(method))[:, :, 0]
+    def at(self, method: str, amount: float) -> Floats:
+        """Return the regret after an amount: one row per data set, one column per seed."""
+        return self._along(method, np.array([amount]), self.seeds(method))[:, :, 0]
 
-    def differences(self, method: str, other: str, spent: float) -> Floats:
-        """Return the regret of a method minus that of another one after an amount spent: for each
-        data set, the mean over the seeds that both have."""
-        seeds, amount = self.seeds(method, other), np.array([spent])
-        ours, theirs = (self._along(name, amount, seeds) for name in (method, other))
+    def differences(self, method: str, other: str, amount: float) -> Floats:
+        """Return the regret of a method minus that of another one after an amount: for each data
+        set, the mean over the seeds that both have."""
+        seeds, amounts = self.seeds(method, other), np.array([amount])
+        ours, theirs = (self._along(name, amounts, seeds) for name in (method, other))
         means: Floats = (ours - theirs)[:, :, 0].mean(axis=1)
         return means
 
-    def _along(self, method: str, spent: Floats, seeds: list[int]) -> Floats:
+    def _along(self, method: str, amounts: Floats, seeds: list[int]) -> Floats:
         """Return the regret after several amounts, along the third axis."""
         return np.array(
-            [[self._curves[pair, method, seed].at(spent) for seed in seeds] for pair in self.pairs]
+            [
+                [self._curves[pair, method, seed].at(amounts) for seed in seeds]
+                for pair in self.pairs
+            ]
         )
 
     def ends(self, method: str) -> Floats:
-        """Return what each run spent: one row per data set, one column per seed."""
+        """Return the amount at the end of each run: one row per data set, one column per seed."""
         return np.array(
             [
-                [self._curves[pair, method, seed].spent[-1] for seed in self.seeds(method)]
+                [self._curves[pair, method, seed].amount[-1] for seed in self.seeds(method)]
                 for pair in self.pairs
             ]
         )
 
     def at_ends(self, method: str, other: str) -> Floats:
-        """Return the regret of a method when it had spent what the same run of another one spent
-        in all: one row per data set, one column per seed."""
+        """Return the regret of a method after the amount at which the same run of another one
+        ended: one row per data set, one column per seed."""
         seeds = self.seeds(method, other)
         found = [
-            self._curves[pair, method, seed].at(self._curves[pair, other, seed].spent[-1:])
+            self._curves[pair, method, seed].at(self._curves[pair, other, seed].amount[-1:])
             for pair in self.pairs
             for seed in seeds
         ]
@@ -125,10 +148,10 @@ class Curves:
         """Return which data sets belong to a group; all of them for None."""
         return np.ones(len(self.pairs), bool) if group is None else self.groups[group]
 
-    def band(self, method: str, group: str | None, spent: Floats) -> Band:
+    def band(self, method: str, group: str | None, amounts: Floats) -> Band:
         """Return the mean over the data sets of a group, or over all for None, and over seeds,
         with its interval over data sets."""
-        found = self._along(method, spent, self.seeds(method))
+        found = self._along(method, amounts, self.seeds(method))
         return Band.of(found.mean(axis=1)[self.of(group)])
 
 

@@ -1,18 +1,23 @@
-"""What one method spends in one run, and which config it would return.
+"""What one method spends in one run, when, and which config it would return.
 
 Training continues: a config that was trained before in the same run pays the difference of the two
 budgets, any other config its whole budget. This holds for all methods, even if their own
 implementation would start again, because users can keep checkpoints for them.
+
+Evaluations run on simulated workers, for as long as they cost. With one worker, the time is what
+has been spent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import count
+from typing import Any, NamedTuple
 
 from deepband.core.facts import Config
 from deepband.core.schedule import Schedule
+from deepband.core.virtual_clock import VirtualClock
 from deepband.research.benchmark import Problem
 from deepband.space.search_space import Space
 
@@ -43,10 +48,23 @@ class Task:
         return self.problem.fidelity.high * budget / self.max_budget
 
 
+class Evaluation(NamedTuple):
+    """What a method wants to be evaluated."""
+
+    training: Hashable
+    """Identifies what is continued. A method that tries the same values twice without recognising
+    them pays twice."""
+    config: Config
+    budget: float
+    handle: Any = None
+    """By which the method recognises the evaluation."""
+
+
 class Step(NamedTuple):
     """A new incumbent: the config that the method would return if it stopped here."""
 
     spent: float
+    time: float
     budget: float
     config: Config
     accuracy: float
@@ -54,36 +72,53 @@ class Step(NamedTuple):
 
 
 class SpentError(Exception):
-    """The next evaluation would cost more than is left."""
+    """The next evaluation would end when the time is over."""
 
 
 class Ledger:
-    """Evaluates configs for a method until its budget is spent."""
+    """Evaluates configs for a method until its time is over: that in which its workers, if they are
+    always busy, spend as much as a study of the given width."""
 
-    def __init__(self, task: Task, width: int = WIDTH) -> None:
+    def __init__(self, task: Task, width: int = WIDTH, workers: int = 1) -> None:
         self.task = task
         self.width = width
+        self.clock = VirtualClock[int](workers)
         self.limit = float(task.schedule(width).cost_resumed)
         self.spent = 0.0
+        """The cost of all evaluations that have ended."""
+        self.time = 0.0
+        """When the last of them ended."""
         self.steps: list[Step] = []
+        self._numbers = count()
+        self._running: dict[int, tuple[Evaluation, float]] = {}
+        """With their costs."""
         self._trained: dict[Hashable, float] = {}
         """The largest budget so far, by training."""
         self._best = -1.0, 0.0
         """The incumbent's budget and its accuracy there."""
 
-    def __call__(self, training: Hashable, config: Config, budget: float) -> float:
-        """Return the accuracy of a config with a budget, or raise SpentError.
+    @property
+    def workers(self) -> int:
+        return self.clock.workers
 
-        `training` identifies what is continued. A method that tries the same values twice without
-        recognising them pays twice.
-        """
-        cost = max(0.0, budget - self._trained.get(training, 0.0))
-        if self.spent + cost > self.limit * (1 + 1e-9):
+    def start(self, evaluation: Evaluation) -> None:
+        """Let a free worker start an evaluation."""
+        training, budget = evaluation.training, float(evaluation.budget)
+        trained = self._trained.get(training, 0.0)
+        cost, number = max(0.0, budget - trained), next(self._numbers)
+        self._trained[training] = max(budget, trained)
+        self._running[number] = evaluation, cost
+        self.clock.start(number, cost)
+
+    def end(self) -> tuple[Evaluation, float]:
+        """Return the evaluation that ends next and its accuracy, or raise SpentError."""
+        evaluation, cost = self._running.pop(self.clock.advance())
+        if self.clock.time * self.workers > self.limit * (1 + 1e-9):
             raise SpentError
-        self.spent += cost
-        self._trained[training] = max(budget, self._trained.get(training, 0.0))
+        self.spent, self.time = self.spent + cost, self.clock.time
+        _, config, budget, _ = evaluation
         accuracy = self.task.problem(config, self.task.fidelity(budget))
         if (budget, accuracy) > self._best:
             self._best = budget, accuracy
-            self.steps.append(Step(self.spent, budget, dict(config), accuracy))
-        return accuracy
+            self.steps.append(Step(self.spent, self.time, budget, dict(config), accuracy))
+        return evaluation, accuracy

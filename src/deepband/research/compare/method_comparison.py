@@ -3,11 +3,12 @@
 OUT/references/       the scale of each data set
 OUT/results.parquet   one row for each new incumbent of a run, and one for its end
 OUT/tables.md         answers and tables
-OUT/curves.png        regret against budget spent
+OUT/curves.png        regret against budget spent, or against simulated time
 """
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,13 +24,14 @@ from deepband.research.compare.ledger import ETA, WIDTH, Ledger, Task
 from deepband.research.compare.methods import (
     GUESSES,
     METHODS,
+    SEQUENTIAL,
     SLOW,
     SLOW_SEEDS,
     is_builtin,
     is_installed,
     play,
 )
-from deepband.research.compare.peers import HOSTED, PEERS_PYTHON
+from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON
 from deepband.research.compare.references import SAMPLE, reference
 from deepband.research.compare.standing_tables import report
 from deepband.research.experiment import Experiment
@@ -64,6 +66,9 @@ class Row(NamedTuple):
     """Of the incumbent with the benchmark's largest budget."""
     trained: float
     """The accuracy of the incumbent as it was trained: with the largest budget so far."""
+    time: float = math.nan
+    """The simulated time, in that of a full run by workers that are always busy. With one worker,
+    it is `spent`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +84,8 @@ class MethodComparison(Experiment[Unit]):
     """Every method may spend what a study of this width spends."""
     quick: bool = False
     peers_python: Path = PEERS_PYTHON
+    simulated_workers: int = 1
+    """With more than one, methods have the same time instead of the same budget."""
 
     row = Row
 
@@ -87,9 +94,15 @@ class MethodComparison(Experiment[Unit]):
         if self.max_budget not in {ETA**top for top in range(max(GUESSES), 6)}:
             raise InputError(f"max_budget is {self.max_budget}: give 9, 27, 81 or 243.")
         check_count("width", self.width)
+        check_count("simulated_workers", self.simulated_workers)
         for name in self.methods:
             if name not in METHODS:
                 raise UnknownNameError("method", name, METHODS)
+            if not self._is_possible(name):
+                raise InputError(
+                    f"The method {name} is compared on one worker only, but simulated_workers is "
+                    f"{self.simulated_workers}: leave out {', '.join(SEQUENTIAL)}."
+                )
             if not is_installed(name, self.peers_python):
                 raise InputError(
                     f"The method {name} needs a package that is not installed: "
@@ -103,8 +116,13 @@ class MethodComparison(Experiment[Unit]):
         default = filter(is_builtin, METHODS) if self.suite.brief else METHODS
         wanted = self.methods or tuple(default)
         return tuple(
-            name for name in METHODS if name in wanted and is_installed(name, self.peers_python)
+            name
+            for name in METHODS
+            if name in wanted and self._is_possible(name) and is_installed(name, self.peers_python)
         )
+
+    def _is_possible(self, method: str) -> bool:
+        return self.simulated_workers == 1 or method not in SEQUENTIAL
 
     @property
     def limit(self) -> float:
@@ -137,6 +155,7 @@ class MethodComparison(Experiment[Unit]):
             "eta": ETA,
             "max_budget": self.max_budget,
             "width": self.width,
+            "simulated_workers": self.simulated_workers,
             "sample": SAMPLE,
             "files": {name: digests(read_benchmark(self.data, name).files) for name in names},
             "versions": self.versions("optuna", "scikit-learn", "scipy"),
@@ -172,7 +191,8 @@ class MethodComparison(Experiment[Unit]):
         columns = read_columns(file)
         tuned = self.suite.instances["tuning"]
         curves, trained = (
-            Curves(columns, references, self.limit, measure, tuned) for measure in MEASURES
+            Curves(columns, references, self.limit, measure, tuned, self.simulated_workers)
+            for measure in MEASURES
         )
         write_whole(tables, self.page(report(curves, trained)))
         made = {
@@ -180,14 +200,15 @@ class MethodComparison(Experiment[Unit]):
             str(tables): "answers and tables",
         }
         if draw_curves(curves, figure):
-            made[str(figure)] = "regret against budget"
+            made[str(figure)] = f"regret against {curves.amount}"
         return made
 
     def _run(self, unit: Unit, seed: int) -> list[Row]:
         """Run a method once on a data set."""
         problem = read_benchmark(self.data, unit.scenario).problem(unit.instance)
         space = read_space(self.data, unit.scenario)
-        ledger = Ledger(Task(problem, space, self.max_budget), self.width)
+        task = Task(problem, space, self.max_budget)
+        ledger = Ledger(task, self.width, self.simulated_workers)
         play(unit.method, ledger, seed_of(*unit[:2], seed), self.peers_python)
         return rows_of(ledger, unit, seed)
 
@@ -197,11 +218,21 @@ def rows_of(ledger: Ledger, unit: Unit, seed: int) -> list[Row]:
     task, steps = ledger.task, ledger.steps
     tops = [float(task.problem.fidelity.high)] * len(steps)
     found = task.problem.accuracies([step.config for step in steps], tops).tolist()
+    unit_of_time = task.full_run / ledger.workers
     rows = [
-        Row(*unit, seed, step.spent / task.full_run, float(step.budget), accuracy, step.accuracy)
+        Row(
+            *unit,
+            seed,
+            step.spent / task.full_run,
+            float(step.budget),
+            accuracy,
+            step.accuracy,
+            step.time / unit_of_time,
+        )
         for step, accuracy in zip(steps, found, strict=True)
     ]
-    return [*rows, rows[-1]._replace(spent=ledger.spent / task.full_run)]
+    ended = rows[-1]._replace(spent=ledger.spent / task.full_run, time=ledger.time / unit_of_time)
+    return [*rows, ended]
 
 
 def seed_of(scenario: str, instance: str, seed: int) -> int:

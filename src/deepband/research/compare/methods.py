@@ -18,6 +18,7 @@ from deepband.research.compare.own_methods import (
     deepen_frugally,
     do_not_deepen,
 )
+from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON, hosted
 from deepband.samplers import SamplerName
 
 Method: TypeAlias = Callable[[Ledger, int], None]
@@ -36,8 +37,10 @@ BASE = "uniform"
 BEST = "gp"
 """The best of our samplers on the tuning data sets, which is tested against all other methods."""
 SAMPLED: tuple[SamplerName, ...] = get_args(SamplerName)
-PEERS = ("random", "optuna-random", "optuna-tpe", *peers.HOSTED)
-SLOW = ("smac", "bohb")
+PEERS = ("random", "optuna-random", "optuna-tpe", *HOSTED)
+SEQUENTIAL = ("smac", "bohb")
+"""Methods that are compared on one worker only: how they use several depends on real time."""
+SLOW = SEQUENTIAL
 SLOW_SEEDS = 3
 """The most seeds of a slow method: all of SMAC's runs take hours."""
 ONCE = "once"
@@ -73,30 +76,30 @@ OURS: dict[str, Method] = dict(_ours())
 METHODS = (*OURS, *PEERS)
 
 
-def method(name: str, peers_python: Path = peers.PEERS_PYTHON) -> Method:
+def method(name: str, peers_python: Path = PEERS_PYTHON) -> Method:
     """Return a method by its name."""
     others: dict[str, Method] = {
         "random": peers.random_search,
         "optuna-random": peers.optuna_random,
         "optuna-tpe": peers.optuna_tpe,
-        **{name: peers.in_own_environment(name, peers_python.absolute()) for name in peers.HOSTED},
+        **{name: hosted(name, peers_python.absolute()) for name in HOSTED},
     }
     return (OURS | others)[name]
 
 
 def is_installed(name: str, peers_python: Path) -> bool:
     """Return whether the packages that a method needs are installed."""
-    if name in peers.HOSTED:
+    if name in HOSTED:
         return peers_python.exists()
     return is_builtin(name) or find_spec(_PACKAGES[name.partition("-")[0]]) is not None
 
 
 def is_builtin(name: str) -> bool:
     """Return whether a method needs nothing but deepband."""
-    return name.partition("-")[0] not in {*_PACKAGES, *peers.HOSTED}
+    return name.partition("-")[0] not in {*_PACKAGES, *HOSTED}
 
 
-def play(name: str, ledger: Ledger, seed: int, peers_python: Path = peers.PEERS_PYTHON) -> None:
+def play(name: str, ledger: Ledger, seed: int, peers_python: Path = PEERS_PYTHON) -> None:
     """Run a method until its budget is spent, or until it stops by itself."""
     try:
         method(name, peers_python)(ledger, seed)

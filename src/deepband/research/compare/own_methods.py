@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 from deepband import open_study
 from deepband.research.compare.extension_rules import Rule, limits_of
-from deepband.research.compare.ledger import ETA, Ledger
+from deepband.research.compare.ledger import ETA, Evaluation, Ledger
+from deepband.research.compare.tuner import search
 from deepband.samplers import SamplerName
 from deepband.study.extension_policy import Automatic
 from deepband.study.study import Study
@@ -85,10 +86,25 @@ class OwnMethod:
             maximize=True,
             integer_budgets=False,  # every tool is charged exact budgets
             sampler=self.sampler,
+            parallel=ledger.workers,
         )
 
 
+@dataclass(frozen=True)
+class _StudyTuner:
+    """The jobs of a study's current run."""
+
+    study: Study
+
+    def ask(self) -> Evaluation | None:
+        job = self.study.ask()
+        if job is None:
+            return None
+        return Evaluation((job.bracket, job.index), job.config, job.budget, job)
+
+    def tell(self, evaluation: Evaluation, accuracy: float) -> None:
+        self.study.tell(evaluation.handle, accuracy)
+
+
 def _run(ledger: Ledger, study: Study) -> None:
-    """Evaluate all jobs of a study, as one worker would."""
-    while (job := study.ask()) is not None:
-        study.tell(job, ledger((job.bracket, job.index), job.config, job.budget))
+    search(_StudyTuner(study), ledger)

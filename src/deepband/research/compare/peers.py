@@ -1,4 +1,4 @@
-"""Other tools: random search, Optuna, and tuners in a virtual environment of their own.
+"""Other tools that can be installed with deepband: random search and Optuna.
 
 Each is used as its documentation recommends, with default settings and with the same eta, smallest
 and largest budget as our methods.
@@ -6,39 +6,37 @@ and largest budget as our methods.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import tempfile
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepband.core.facts import Config
-from deepband.errors import DeepbandError
-from deepband.research.compare import peer_worker
-from deepband.research.compare.ledger import ETA, Ledger
+from deepband.research.compare.ledger import ETA, Evaluation, Ledger, Task
+from deepband.research.compare.tuner import search
 from deepband.samplers.uniform import Uniform
 from deepband.space.search_space import Space, choices
 
 if TYPE_CHECKING:
     import optuna
 
-PEERS_PYTHON = Path(".venv-peers/bin/python")
-"""Where `make test-all` installs the tuners of `peer_worker`."""
-HOSTED = tuple(peer_worker.TUNERS)
-"""The tuners that run there."""
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-"""SMAC's choices depend on the order of sets, and so on the seed of Python's hashes."""
-
 
 def random_search(ledger: Ledger, seed: int) -> None:
     """Evaluate random configs, each at the largest budget."""
-    task, uniform = ledger.task, Uniform()
-    for index in count():
-        (config,) = uniform.draw(task.space, (), 0, [index], seed)
-        ledger(index, config, task.max_budget)
+    search(_RandomSearch(ledger.task, seed), ledger)
+
+
+class _RandomSearch:
+    def __init__(self, task: Task, seed: int) -> None:
+        self._task, self._seed = task, seed
+        self._indices = count()
+
+    def ask(self) -> Evaluation:
+        index = next(self._indices)
+        (config,) = Uniform().draw(self._task.space, (), 0, [index], self._seed)
+        return Evaluation(index, config, self._task.max_budget)
+
+    def tell(self, evaluation: Evaluation, accuracy: float) -> None:
+        """It does not learn."""
 
 
 def optuna_random(ledger: Ledger, seed: int) -> None:
@@ -54,33 +52,46 @@ def optuna_tpe(ledger: Ledger, seed: int) -> None:
 
 
 def _optuna(ledger: Ledger, sampler: optuna.samplers.BaseSampler, seed: int) -> None:
-    """Hyperband as a pruner. The study has a fixed name, because Optuna assigns brackets by it."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    pruner = optuna.pruners.HyperbandPruner(1, ledger.task.max_budget, ETA)
-    name = f"compare {seed}"
-    study = optuna.create_study(
-        sampler=sampler, pruner=pruner, study_name=name, direction="maximize"
-    )
-    while True:
-        _trial(ledger, study.ask(), study)
+    search(_Optuna(ledger.task, sampler, seed), ledger)
 
 
-def _trial(ledger: Ledger, trial: optuna.Trial, study: optuna.Study) -> None:
-    """Train a config from rung to rung until it is pruned."""
-    import optuna
+class _Optuna:
+    """Hyperband as a pruner: a trial is trained from rung to rung until it is pruned."""
 
-    config = suggested(trial, ledger.task.space)
-    schedule = ledger.task.schedule()
-    accuracy = 0.0
-    for budget in schedule.job_budgets(whole=True):
-        accuracy = ledger(trial.number, config, budget)
+    def __init__(self, task: Task, sampler: optuna.samplers.BaseSampler, seed: int) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._space = task.space
+        self._budgets = list(task.schedule().job_budgets(whole=True))
+        self._continued: list[Evaluation] = []
+        """Of trials that were not pruned: the worker that is free goes on with them."""
+        self._study = optuna.create_study(
+            sampler=sampler,
+            pruner=optuna.pruners.HyperbandPruner(1, task.max_budget, ETA),
+            study_name=f"compare {seed}",  # fixed, because Optuna assigns brackets by it
+            direction="maximize",
+        )
+
+    def ask(self) -> Evaluation:
+        if self._continued:
+            return self._continued.pop()
+        trial = self._study.ask()
+        config = suggested(trial, self._space)
+        return Evaluation(trial.number, config, self._budgets[0], trial)
+
+    def tell(self, evaluation: Evaluation, accuracy: float) -> None:
+        import optuna
+
+        trial, budget = evaluation.handle, evaluation.budget
         trial.report(accuracy, int(budget))
         if trial.should_prune():
-            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-            return
-    study.tell(trial, accuracy)
+            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        elif budget == self._budgets[-1]:
+            self._study.tell(trial, accuracy)
+        else:
+            following = self._budgets[self._budgets.index(budget) + 1]
+            self._continued.append(evaluation._replace(budget=following))
 
 
 def suggested(trial: optuna.Trial, space: Space) -> Config:
@@ -101,51 +112,3 @@ def _suggest(trial: optuna.Trial, parameter: Any) -> Any:
     is_whole = isinstance(parameter, IntegerHyperparameter)
     ask: Callable[..., float] = trial.suggest_int if is_whole else trial.suggest_float
     return ask(parameter.name, parameter.lower, parameter.upper, log=parameter.log)
-
-
-def in_own_environment(tuner: str, python: Path) -> Callable[[Ledger, int], None]:
-    """Return a tuner of `peer_worker`, run by a Python interpreter that has it."""
-
-    def search(ledger: Ledger, seed: int) -> None:
-        with (
-            tempfile.TemporaryDirectory(prefix="deepband-") as folder,
-            tempfile.TemporaryFile("w+") as errors,
-        ):
-            process = subprocess.Popen(
-                [str(python), "-W", "ignore", peer_worker.__file__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                cwd=folder,
-                env=os.environ | ENVIRONMENT,
-            )
-            try:
-                _converse(process, ledger, tuner, seed)
-                if process.wait() != 0:
-                    errors.seek(0)
-                    raise DeepbandError(f"The tuner {tuner} failed: {errors.read()[-2000:]}")
-            finally:
-                process.kill()
-                process.communicate()
-
-    return search
-
-
-def _converse(process: subprocess.Popen[str], ledger: Ledger, tuner: str, seed: int) -> None:
-    """Send the task, then evaluate configs until the tuner stops."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    task = {
-        "tuner": tuner,
-        "space": ledger.task.space.description,
-        "max_budget": ledger.task.max_budget,
-        "n_trials": ledger.task.schedule(ledger.width).evaluations,
-        "seed": seed,
-        "parallel": 1,
-    }
-    print(json.dumps(task), file=process.stdin, flush=True)
-    for number, line in enumerate(process.stdout):
-        training, config, budget = json.loads(line)
-        accuracy = ledger(str(training), config, budget)
-        print(json.dumps([number, -accuracy]), file=process.stdin, flush=True)

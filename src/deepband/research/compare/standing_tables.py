@@ -33,20 +33,21 @@ def report(curves: Curves, trained: Curves) -> str:
         "1 for the median random config; tables show means, with 95 % intervals over data sets. A "
         "difference is that of means over the seeds that both methods have. p is that of "
         "Wilcoxon's test on these differences, with Holm's correction within a table.",
+        *_simulation(curves),
     ]
     for runs in sorted({1, curves.limit}):
         for title, names in GROUPS.items():
             found = standings(curves, runs, names)
             if found:
                 parts += [
-                    f"### {title}, {_runs(runs)} spent",
+                    f"### {title}, {_runs(runs, curves)}",
                     _answer(found),
                     _standing_table(found),
                 ]
     fought = against_peers(curves, curves.limit)
     if fought:
         parts += [
-            f"### Our samplers against other tools, {_runs(curves.limit)} spent",
+            f"### Our samplers against other tools, {_runs(curves.limit, curves)}",
             "\n".join(answer_peers(fought)),
             markdown("ours, peer, seeds, difference, p, ours is", map(_duel_row, fought)),
         ]
@@ -67,13 +68,13 @@ def report(curves: Curves, trained: Curves) -> str:
 
 def _best(curves: Curves, group: str | None) -> list[str]:
     """A heading and the table of the best of our samplers: one row per other method, one column
-    per amount spent."""
-    spent = [runs for runs in AMOUNTS if runs <= curves.limit]
-    columns = [of_the_best(curves, runs, group) for runs in spent]
+    per amount."""
+    amounts = [runs for runs in AMOUNTS if runs <= curves.limit]
+    columns = [of_the_best(curves, runs, group) for runs in amounts]
     if not columns or not columns[0]:
         return []
     count = int(curves.of(group).sum())
-    header = ", ".join(["other, seeds", *(_runs(runs) for runs in spent)])
+    header = ", ".join(["other, seeds", *(_runs(runs, curves) for runs in amounts)])
     rows = [
         [row[0].other, str(row[0].seeds), *map(_tested, row)] for row in zip(*columns, strict=True)
     ]
@@ -143,5 +144,19 @@ def _shown(difference: Difference) -> str:
     return f"{mean:+z.3f} ({low:+z.3f} to {high:+z.3f})"
 
 
-def _runs(runs: float) -> str:
-    return "one full run" if runs == 1 else f"{runs:.3g} full runs"
+def _runs(runs: float, curves: Curves) -> str:
+    shown = "one full run" if runs == 1 else f"{runs:.3g} full runs"
+    return f"{shown} spent" if curves.workers == 1 else f"the time of {shown}"
+
+
+def _simulation(curves: Curves) -> list[str]:
+    """What the amounts are if they are times, and what methods spent in that time."""
+    if curves.workers == 1:
+        return []
+    rows = [[name, f"{curves.spent(name):.3f}"] for name in curves.methods]
+    return [
+        f"{curves.workers} simulated workers. The time of a full run is that in which workers that "
+        f"are always busy spend what it costs. In the time of {curves.limit:.3g} full runs, each "
+        "method spent, on evaluations that ended, in full runs:",
+        markdown("method, spent", rows),
+    ]
