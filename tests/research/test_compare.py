@@ -120,7 +120,7 @@ def test_a_full_run_costs_one() -> None:
 
 
 PLAYED = [name for name in METHODS if name != "smac"]
-SAME = {f"{name}-{guess}" for name in ("tpe", "forest", "de", "prior") for guess in (3, 9)}
+SAME = {f"{name}-{guess}" for name in ("tpe", "forest", "prior") for guess in (3, 9)}
 """Methods that guess a budget as `uniform-3` and `uniform-9` do, with another sampler."""
 
 
@@ -184,7 +184,7 @@ def test_a_width_of_four_is_one_study_widened_three_times() -> None:
 
 
 def test_a_wider_comparison_begins_like_a_narrower_one() -> None:
-    for sampler in ("de", "uniform"):
+    for sampler in ("prior", "uniform"):
         first = Ledger(task(max_budget=9), width=1)
         play(sampler, first, 1)
         whole = Ledger(task(max_budget=9), width=2)
@@ -416,10 +416,10 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
     assert first.exit_code == 0, first.output
     parts = {part: part.stat().st_mtime_ns for part in out.glob("parts/*")}
     assert len(parts) == 8
-    again = compare(out, "--methods", "random, de")
+    again = compare(out, "--methods", "random, prior")
     assert "4 methods on 4 data sets" in again.output
     assert {part: part.stat().st_mtime_ns for part in parts} == parts
-    assert compare(other, "--methods", "uniform,once,de,random", "--workers", "2").exit_code == 0
+    assert compare(other, "--methods", "uniform,once,prior,random", "--workers", "2").exit_code == 0
     for name in ("results.parquet", "tables.md", "settings.json"):
         assert (out / name).read_bytes() == (other / name).read_bytes()
     refused = compare(out, "--seeds", "3")
@@ -428,7 +428,7 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
-    made = compare(tmp_path, "--width", "1", "--methods", "uniform,de")
+    made = compare(tmp_path, "--width", "1", "--methods", "uniform,prior")
     assert made.exit_code == 0, made.output
     spent = read_columns(tmp_path / "results.parquet")["spent"]
     assert 0.9 < spent.max() <= 1 + 1e-9

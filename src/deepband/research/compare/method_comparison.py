@@ -85,7 +85,7 @@ class MethodComparison(Experiment[Unit]):
             if not is_installed(name, self.smac_python):
                 raise InputError(
                     f"The method {name} needs a package that is not installed: "
-                    f"{install_command('tpe,forest,gp')}, or for smac a Python interpreter that "
+                    f"{install_command('tpe,forest')}, or for smac a Python interpreter that "
                     f"has it (expected at {self.smac_python})."
                 )
 

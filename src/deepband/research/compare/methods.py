@@ -28,7 +28,6 @@ _PACKAGES = {
     "optuna": "optuna",
     "tpe": "optuna",
     "forest": "sklearn",
-    "gp": "threadpoolctl",
     "smac": "smac",
 }
 """What methods need, by the first word of their name."""
