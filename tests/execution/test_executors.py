@@ -557,7 +557,7 @@ def test_places_held_by_tasks_that_hang_are_waited_for(quick: None) -> None:
         return loss(config, budget)
 
     study = open_study()
-    threading.Timer(2.5, release.set).start()
+    threading.Timer(1.5, release.set).start()
     with ThreadPoolExecutor(2) as pool:
         study.optimize(hanging, executor=pool, timeout=0.5)
     assert study.done
