@@ -120,13 +120,15 @@ def test_a_full_run_costs_one() -> None:
 
 
 PLAYED = [name for name in METHODS if name != "smac"]
-SAME = {f"{name}-{guess}" for name in ("tpe", "forest", "prior") for guess in (3, 9)}
+SAME = {f"{name}-{guess}" for name in ("tpe", "forest", "gp", "prior") for guess in (3, 9)}
 """Methods that guess a budget as `uniform-3` and `uniform-9` do, with another sampler."""
+SLOW = {"forest"}
+"""Does as `tpe`, with another sampler."""
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.heavy if name in SAME else ()) for name in PLAYED],
+    [pytest.param(name, marks=pytest.mark.heavy if name in SAME | SLOW else ()) for name in PLAYED],
 )
 def test_a_method_spends_what_it_may(name: str) -> None:
     first = played(name, scenario="rbv2_xgboost", max_budget=9)

@@ -345,8 +345,8 @@ def large(parameters: int, conditional: bool) -> Space:
     ("parameters", "conditional"),
     [
         (222, True),
-        (786, False),
-        pytest.param(222, False, marks=pytest.mark.heavy),
+        (222, False),
+        pytest.param(786, False, marks=pytest.mark.heavy),
         pytest.param(786, True, marks=pytest.mark.heavy),
     ],
 )
