@@ -17,6 +17,9 @@ from surrogates import ABSENT
 # NumPy is imported, which happens later.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# The tests are collected without looking for garbage: almost all that is made then stays.
+gc.disable()
+
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 settings.register_profile(
@@ -40,6 +43,7 @@ def pytest_collection_finish() -> None:
     and to look at it takes a quarter of a second per collection, which some tests ask for."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def no_skip(report: Report) -> Report:

@@ -33,7 +33,7 @@ def by_cell(jobs: list[Job]) -> dict[str, dict[str, list[int]]]:
     return cells
 
 
-@pytest.mark.parametrize("seed", [None, 0, 1])
+@pytest.mark.parametrize("seed", [None, 0, pytest.param(1, marks=pytest.mark.heavy)])
 @pytest.mark.parametrize("name", [*CASES, *WIDENING, *FRUGAL])
 def test_golden_case(name: str, seed: int | None) -> None:
     case = {**CASES, **WIDENING, **FRUGAL}[name]

@@ -296,8 +296,14 @@ def test_an_adversary_changes_nothing(seed: int, slots: int, losing: float, para
     assert canonical(wild) == canonical(calm)
 
 
-@pytest.mark.parametrize("parallel", [1, 3])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    ("strategy", "parallel"),
+    [
+        pytest.param(strategy, parallel, marks=() if row % 2 == column else pytest.mark.heavy)
+        for row, strategy in enumerate(STRATEGIES)
+        for column, parallel in enumerate([1, 3])
+    ],
+)
 def test_interrupted_or_not(tmp_path: Path, strategy: StrategyName, parallel: int) -> None:
     settings: dict[str, Any] = {"space": {"x": (0.0, 1.0)}, "max_budget": 9, "parallel": parallel}
 

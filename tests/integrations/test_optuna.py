@@ -70,10 +70,10 @@ def _closed() -> Iterator[None]:
         connection.close()
 
 
-STORAGES: list[Callable[[Path], Any]] = [
+STORAGES: list[Any] = [
     lambda _: InMemoryStorage(),
     lambda folder: f"sqlite:///{folder / 'optuna.db'}",
-    lambda folder: RDBStorage(f"sqlite:///{folder / 'optuna.db'}"),
+    pytest.param(lambda folder: RDBStorage(f"sqlite:///{folder / 'optuna.db'}"), marks=heavy),
     lambda folder: JournalStorage(JournalFileBackend(str(folder / "optuna.log"))),
 ]
 STRATEGIES: list[StrategyName] = ["discarding", "preserving", "efficient"]
@@ -285,9 +285,9 @@ def test_a_study_is_restored_through_files(tmp_path: Path) -> None:
 SETTINGS: list[dict[str, Any]] = [
     {"space": conditional_space()},
     {"space": {"x": ["a", "b"]}},
-    {"min_budget": 0.1, "max_budget": 2.7},
-    {"min_budget": 1, "max_budget": 50, "integer_budgets": True},
-    {"eta": 2, "min_budget": 3, "max_budget": 24},
+    {"min_budget": 0.1, "max_budget": 0.9},
+    {"min_budget": 1, "max_budget": 5, "integer_budgets": True},
+    {"eta": 2, "min_budget": 3, "max_budget": 12},
     {"width": 2},
     {"width": 3, "brackets": 1},
 ]
@@ -295,7 +295,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_so_does_any_kind_of_study(settings: dict[str, Any]) -> None:
-    study = deepened(STRATEGIES, 0.2, **settings)
+    study = deepened(STRATEGIES, 0.2, **{"max_budget": 3, **settings})
     back = import_study(export(study, InMemoryStorage()))
     assert back.left_out == []
     assert list(canonical(back.study.session.state)) == list(canonical(study.session.state))

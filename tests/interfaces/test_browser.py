@@ -6,14 +6,9 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import Select
 
 import deepband
 import hostile
@@ -24,6 +19,10 @@ from deepband.core.extension import options
 from deepband.interfaces.report.html_report import write_report
 from driving import extended, finish, noisy, wait_until
 from serving import serving
+
+if TYPE_CHECKING:  # loading it takes half a second, in every test process
+    from selenium import webdriver
+    from selenium.webdriver.remote.webelement import WebElement
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(240)]
 
@@ -50,10 +49,22 @@ class Browser:
         self.driver.get(url)
 
     def find(self, selector: str) -> WebElement:
-        return self.driver.find_element(By.CSS_SELECTOR, selector)
+        return self.driver.find_element("css selector", selector)
 
     def all(self, selector: str) -> list[WebElement]:
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return self.driver.find_elements("css selector", selector)
+
+    def press(self, key: str, selector: str) -> None:
+        """Press a key, such as ENTER, in an element."""
+        from selenium.webdriver.common.keys import Keys
+
+        self.find(selector).send_keys(getattr(Keys, key))
+
+    def choose(self, text: str, selector: str) -> None:
+        """Choose an option by what it says."""
+        from selenium.webdriver.support.ui import Select
+
+        Select(self.find(selector)).select_by_visible_text(text)
 
     def texts(self, selector: str) -> list[str]:
         """What elements say, read in one go because the page may change at any moment."""
@@ -83,6 +94,8 @@ class Browser:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[webdriver.Chrome]:
+    from selenium import webdriver
+
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or "chromium"
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
@@ -232,15 +245,14 @@ def test_the_table_sorts_filters_and_turns_pages(browser: Browser, tmp_path: Pat
         least = f"{min(each.loss or 0.0 for each in good):.6g}"
         wait_until(lambda: browser.texts("#evaluations tbody tr:first-child .value") == [least])
         assert browser.find("th[aria-sort]").get_attribute("aria-sort") == "ascending"
-        button = browser.find('[data-sort="value"]')
-        button.send_keys(Keys.ENTER)  # as with a mouse
+        browser.press("ENTER", '[data-sort="value"]')  # as with a mouse
         most = f"{max(each.loss or 0.0 for each in good):.6g}"
         wait_until(lambda: browser.texts("#evaluations tbody tr:first-child .value") == [most])
         assert browser.run("return document.activeElement.dataset.sort") == "value"
-        Select(browser.find('[name="outcome"]')).select_by_visible_text("failed")
+        browser.choose("failed", '[name="outcome"]')
         failed = len(study.evaluations) - len(good)
         wait_until(lambda: browser.texts("#count") == [f"{failed} evaluations"])
-        Select(browser.find('[name="outcome"]')).select_by_visible_text("all")
+        browser.choose("all", '[name="outcome"]')
         browser.find('[name="text"]').send_keys("kind=b")
         b = sum(each.config["kind"] == "b" for each in study.evaluations)
         wait_until(lambda: browser.texts("#count") == [f"{b} evaluations"])
@@ -254,10 +266,10 @@ def test_a_config_is_opened_from_the_table_by_keyboard(browser: Browser, tmp_pat
     with serving(tmp_path / "a.study") as server:
         browser.open(server.url)
         wait_until(lambda: browser.all("#evaluations tbody a"))
-        browser.find("#evaluations tbody a").send_keys(Keys.ENTER)
+        browser.press("ENTER", "#evaluations tbody a")
         wait_until(lambda: browser.texts("h1") == ["Bracket 0, index 0"])
         assert browser.texts("#verdicts li") == [str(each) for each in study.explain(0, 0)]
-        browser.find("header nav a").send_keys(Keys.ENTER)
+        browser.press("ENTER", "header nav a")
         wait_until(lambda: browser.texts("h1") == ["a.study"])
         browser.check_quiet()
 
@@ -307,7 +319,7 @@ def test_landmarks_and_names_for_a_screen_reader(browser: Browser, tmp_path: Pat
             "return [...document.querySelectorAll('input,select')].filter((e) => !e.labels.length)"
         )
         assert browser.run(unnamed) == []
-        browser.find("body").send_keys(Keys.TAB)
+        browser.press("TAB", "body")
         assert browser.run("return document.activeElement.className") == "skip"
 
 
@@ -412,12 +424,12 @@ def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path, size: tuple[
         assert browser.texts("h1") == [place.name]
         assert any("<script>alert(1)</script>" in text for text in browser.texts("#best dt"))
         browser.check_quiet()
-        browser.find('[data-sort="p1"]').send_keys(Keys.ENTER)
+        browser.press("ENTER", '[data-sort="p1"]')
         browser.find('[name="text"]').send_keys("<script>")
         wait_until(lambda: "text=" in browser.driver.current_url)  # so it is answered
         assert browser.texts("#count") == [f"{len(study.evaluations)} evaluations"]
         browser.check_quiet()
-        browser.find("#evaluations tbody a").send_keys(Keys.ENTER)
+        browser.press("ENTER", "#evaluations tbody a")
         wait_until(lambda: browser.all("pre.output"))
         assert "<script>alert(1)</script>" in browser.texts("pre.output")[0]
         browser.check_quiet()

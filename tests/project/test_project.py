@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -270,11 +270,26 @@ def first_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Firs
     return run
 
 
+LONG = {
+    "compare.md": "the same study as in README.md",
+    "optuna.md": "twenty trials of Optuna in a database",
+    "sklearn.md": "as test_sklearn.py",
+}
+"""Pages whose code takes seconds, and what it does: heavy, because light tests do the same."""
+
+
+def page_params() -> list[Any]:
+    return [
+        pytest.param(page, id=page.name, marks=pytest.mark.heavy if page.name in LONG else ())
+        for page in pages_with_code()
+    ]
+
+
 SHOWN = ["README.md", "tutorial.md", "extend.md", "confirm.md", "small-spaces.md"]
 """Pages that show all that their code prints."""
 
 
-@pytest.mark.parametrize("path", pages_with_code(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", page_params())
 def test_the_code_in_the_texts_runs_and_prints_what_they_show(
     path: Path, first_run: Callable[[Path], FirstRun]
 ) -> None:
@@ -288,7 +303,7 @@ def test_the_code_in_the_texts_runs_and_prints_what_they_show(
 
 
 def test_the_pages_that_show_what_they_print_exist() -> None:
-    assert {*SHOWN} <= {path.name for path in pages_with_code()}
+    assert {*SHOWN, *LONG} <= {path.name for path in pages_with_code()}
 
 
 @pytest.mark.heavy

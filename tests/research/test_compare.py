@@ -202,13 +202,15 @@ def test_with_one_worker_the_time_is_what_was_spent() -> None:
 
 
 PLAYED = [name for name in METHODS if name not in HOSTED]
-SAME = {f"{name}-{guess}" for name in ("tpe", "forest", "de", "prior") for guess in (3, 9)}
+SAME = {f"{name}-{guess}" for name in ("tpe", "forest", "gp", "prior") for guess in (3, 9)}
 """Methods that guess a budget as `uniform-3` and `uniform-9` do, with another sampler."""
+SLOW = {"forest"}
+"""Does as `tpe`, with another sampler."""
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.heavy if name in SAME else ()) for name in PLAYED],
+    [pytest.param(name, marks=pytest.mark.heavy if name in SAME | SLOW else ()) for name in PLAYED],
 )
 def test_a_method_spends_what_it_may(name: str) -> None:
     first = played(name, scenario="rbv2_xgboost", max_budget=9)
@@ -276,7 +278,7 @@ def test_a_width_of_four_is_one_study_widened_three_times() -> None:
 
 
 def test_a_wider_comparison_begins_like_a_narrower_one() -> None:
-    for sampler in ("de", "uniform"):
+    for sampler in ("prior", "uniform"):
         first = Ledger(task(max_budget=9), width=1)
         play(sampler, first, 1)
         whole = Ledger(task(max_budget=9), width=2)
@@ -579,10 +581,10 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
     assert first.exit_code == 0, first.output
     parts = {part: part.stat().st_mtime_ns for part in out.glob("parts/*")}
     assert len(parts) == 16
-    again = compare(out, "--methods", "random, de")
+    again = compare(out, "--methods", "random, prior")
     assert "4 methods on 8 data sets" in again.output
     assert {part: part.stat().st_mtime_ns for part in parts} == parts
-    assert compare(other, "--methods", "uniform,once,de,random", "--workers", "2").exit_code == 0
+    assert compare(other, "--methods", "uniform,once,prior,random", "--workers", "2").exit_code == 0
     for name in ("results.parquet", "tables.md", "settings.json"):
         assert (out / name).read_bytes() == (other / name).read_bytes()
     refused = compare(out, "--seeds", "3")
@@ -603,7 +605,7 @@ def test_a_comparison_in_simulated_time(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
-    made = compare(tmp_path, "--width", "1", "--methods", "uniform,de")
+    made = compare(tmp_path, "--width", "1", "--methods", "uniform,prior")
     assert made.exit_code == 0, made.output
     spent = read_columns(tmp_path / "results.parquet")["spent"]
     assert 0.9 < spent.max() <= 1 + 1e-9

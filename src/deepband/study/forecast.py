@@ -75,13 +75,19 @@ def _forecast(
 ) -> tuple[Forecast, Study]:
     """The forecast for a study's run, and the study when it is done."""
     found, done = _simulate(name, study, workers, duration)
-    return replace(found, worth=_worth(name, study, duration)), done
+
+    def seconds(count: int) -> float:
+        if count == workers:
+            return found.seconds
+        return _simulate(name, study, count, duration)[0].seconds
+
+    return replace(found, worth=_worth(seconds)), done
 
 
-def _worth(name: str, study: Study, duration: Callable[[Job], float]) -> int:
-    workers, seconds = 1, _simulate(name, study, 1, duration)[0].seconds
+def _worth(seconds_with: Callable[[int], float]) -> int:
+    workers, seconds = 1, seconds_with(1)
     while seconds:
-        faster = _simulate(name, study, 2 * workers, duration)[0].seconds
+        faster = seconds_with(2 * workers)
         if faster > (1 - SAVING) * seconds:
             break
         workers, seconds = 2 * workers, faster

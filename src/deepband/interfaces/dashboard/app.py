@@ -33,7 +33,7 @@ from deepband.interfaces.dashboard.evaluation_list import Query, listing
 from deepband.interfaces.dashboard.guard import Guard
 from deepband.interfaces.dashboard.watchlist import Watched, Watchlist
 
-POLL_SECONDS = 1.0
+POLL_SECONDS = 0.5
 KEEP_ALIVE_SECONDS = 15.0
 """Something is sent at least this often, so that a closed connection is noticed."""
 STATIC = {

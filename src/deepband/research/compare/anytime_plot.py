@@ -21,7 +21,6 @@ COLOURS = {
     "tpe": "#0072b2",
     "forest": "#009e73",
     "gp": "#f0c000",
-    "de": "#e69f00",
     "prior": "#cc79a7",
     "frugal": "#d55e00",
     "random": "#999999",

@@ -106,7 +106,7 @@ class MethodComparison(Experiment[Unit]):
             if not is_installed(name, self.peers_python):
                 raise InputError(
                     f"The method {name} needs a package that is not installed: "
-                    f"{install_command('tpe,forest,gp')}, or for {', '.join(HOSTED)} a Python "
+                    f"{install_command('tpe,forest')}, or for {', '.join(HOSTED)} a Python "
                     f"interpreter that has them (expected at {self.peers_python})."
                 )
 

@@ -29,7 +29,6 @@ _PACKAGES = {
     "optuna": "optuna",
     "tpe": "optuna",
     "forest": "sklearn",
-    "gp": "threadpoolctl",
 }
 """What methods need, by the first word of their name."""
 BASE = "uniform"
