@@ -507,7 +507,7 @@ def test_the_best_of_our_samplers_is_tested_against_all_others() -> None:
     page = report(curves, curves)
     assert "### gp against all others on all data sets (2)" in page
     assert "### gp against all others on unseen benchmarks (1)" in page
-    assert "| other | seeds | 0.25 full runs | 0.5 full runs | one full run |" in page
+    assert "| other | seeds | 0.25 full runs spent | 0.5 full runs spent | " in page
     assert "gp against" not in report(made(), made())
 
 

@@ -156,7 +156,7 @@ def _simulation(curves: Curves) -> list[str]:
     rows = [[name, f"{curves.spent(name):.3f}"] for name in curves.methods]
     return [
         f"{curves.workers} simulated workers. The time of a full run is that in which workers that "
-        f"are always busy spend what it costs. In the time of {curves.limit:.3g} full runs, each "
-        "method spent, on evaluations that ended, in full runs:",
+        f"are always busy spend what it costs. In {_runs(curves.limit, curves)}, methods spent, on "
+        "evaluations that ended, in full runs:",
         markdown("method, spent", rows),
     ]
