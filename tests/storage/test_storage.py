@@ -359,7 +359,8 @@ def test_a_study_of_a_removed_sampler_continues_with_uniform(tmp_path: Path) -> 
     """The first run of this study, which is not complete, sampled with `de`."""
     place = tmp_path / "a.study"
     shutil.copy(FORMATS / "removed_sampler.sqlite", place)
-    with deepband.open_study(place, sampler="de") as study:
+    removed: Any = "de"
+    with deepband.open_study(place, sampler=removed) as study:
         held = configs_of(study)
         finish(study, noisy(1))
         study.deepen("discarding")
@@ -371,7 +372,7 @@ def test_a_study_of_a_removed_sampler_continues_with_uniform(tmp_path: Path) -> 
     assert continued == sampled | held
     assert continued != sampled
     with pytest.raises(deepband.InputError, match="no sampler 'de'"):
-        deepband.open_study(space=space.configspace, max_budget=9, sampler="de")
+        deepband.open_study(space=space.configspace, max_budget=9, sampler=removed)
 
 
 def configs_of(study: Study) -> dict[tuple[int, int], Any]:
