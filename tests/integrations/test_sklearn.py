@@ -1218,7 +1218,7 @@ SCALERS = [StandardScaler(), MinMaxScaler(), "passthrough"]
     [
         "uniform",
         "tpe",
-        *(pytest.param(name, marks=heavy) for name in ("forest", "gp", "de", "prior")),
+        *(pytest.param(name, marks=heavy) for name in ("forest", "gp", "prior")),
     ],
 )
 def test_estimators_as_choices(sampler: Any) -> None:
@@ -1520,8 +1520,8 @@ def test_only_one_private_name_of_scikit_learn_is_used() -> None:
 
 
 def test_a_sampler_by_its_name() -> None:
-    search = make(sampler="de").fit(X, y)
-    assert search.study_.session.state.created.sampler == "de"
+    search = make(sampler="prior").fit(X, y)
+    assert search.study_.session.state.created.sampler == "prior"
     assert pickle.loads(pickle.dumps(search)).study_.session.learns
     plain = make().fit(X, y)
     assert len(search.cv_results_["params"]) == len(plain.cv_results_["params"])

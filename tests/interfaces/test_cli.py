@@ -378,10 +378,10 @@ def check_demo(first: str, second: str) -> tuple[int, int]:
 
 
 def test_a_sampler_by_its_name(folder: Path) -> None:
-    given = ("train.py:objective", "--max-budget", 9, "--sampler", "de")
-    assert "done" in call(folder, "run", "de.study", *given)
-    assert deepband.open_study(folder / "de.study").session.state.created.sampler == "de"
-    assert "done" in call(folder, "run", "de.study")
+    given = ("train.py:objective", "--max-budget", 9, "--sampler", "prior")
+    assert "done" in call(folder, "run", "prior.study", *given)
+    assert deepband.open_study(folder / "prior.study").session.state.created.sampler == "prior"
+    assert "done" in call(folder, "run", "prior.study")
 
 
 @click.command()

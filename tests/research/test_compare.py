@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
@@ -15,12 +16,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import deepband
-from deepband import InputError
+from deepband import DeepbandError, InputError
 from deepband.core.schedule import Schedule
 from deepband.interfaces.cli import main
 from deepband.research.compare import methods
 from deepband.research.compare.anytime_plot import draw_curves, panels
-from deepband.research.compare.curves import Curves
+from deepband.research.compare.curves import UNSEEN, Curves
 from deepband.research.compare.equal_cost import equal_cost_report, matches
 from deepband.research.compare.extension_rules import RULES, ranks_differ
 from deepband.research.compare.ledger import Ledger, SpentError, Task
@@ -30,10 +31,10 @@ from deepband.research.compare.own_methods import (
     deepen_preserving,
     extend_by_rule,
 )
-from deepband.research.compare.peers import SMAC_PYTHON, suggested
+from deepband.research.compare.peers import HOSTED, PEERS_PYTHON, suggested
 from deepband.research.compare.references import Reference
 from deepband.research.compare.standing_tables import report
-from deepband.research.compare.standings import against_peers, endings, standings
+from deepband.research.compare.standings import against_peers, endings, of_the_best, standings
 from deepband.research.result_files import read_columns
 from deepband.research.statistics import Band, holm
 from deepband.research.suites import read_benchmark
@@ -50,12 +51,12 @@ FULL = float(Schedule.of(3, 1, 27).cost_resumed)
 @cache
 def task(scenario: str = "lcbench", max_budget: int = 27) -> Task:
     read = read_benchmark(data(), scenario)
-    return Task(read.problem(TUNING[scenario][0]), Space(read.space), max_budget)
+    return Task(read.problem(REPORTING[scenario][0]), Space(read.space), max_budget)
 
 
 def played(name: str, seed: int = 3, scenario: str = "lcbench", max_budget: int = 27) -> Ledger:
     ledger = Ledger(task(scenario, max_budget))
-    play(name, ledger, seed, ROOT / SMAC_PYTHON)
+    play(name, ledger, seed, ROOT / PEERS_PYTHON)
     return ledger
 
 
@@ -65,10 +66,11 @@ def played(name: str, seed: int = 3, scenario: str = "lcbench", max_budget: int 
 def test_what_was_looked_at_is_for_tuning_only() -> None:
     assert {"3945", "7593", "34539", "126025"} <= {*TUNING["lcbench"]}
     assert {"12", "28", "40981", "54"} <= {*TUNING["rbv2_xgboost"]}
-    assert TUNING.keys() == REPORTING.keys()
     for name in TUNING:
         assert not {*TUNING[name]} & {*REPORTING[name]}
-        assert len({*REPORTING[name]}) == 2 * len({*TUNING[name]}) == 16
+        assert len({*REPORTING[name]}) == len({*TUNING[name]}) == 8
+    assert {*REPORTING} - {*TUNING} == {"rbv2_svm", "rbv2_ranger"}
+    assert sum(len({*listed}) for listed in REPORTING.values()) == 28
 
 
 @needs_published_data
@@ -119,8 +121,8 @@ def test_a_full_run_costs_one() -> None:
 # The methods
 
 
-PLAYED = [name for name in METHODS if name != "smac"]
-SAME = {f"{name}-{guess}" for name in ("tpe", "forest", "gp", "de", "prior") for guess in (3, 9)}
+PLAYED = [name for name in METHODS if name not in HOSTED]
+SAME = {f"{name}-{guess}" for name in ("tpe", "forest", "gp", "prior") for guess in (3, 9)}
 """Methods that guess a budget as `uniform-3` and `uniform-9` do, with another sampler."""
 SLOW = {"forest"}
 """Does as `tpe`, with another sampler."""
@@ -147,10 +149,20 @@ def test_a_method_is_the_same_again(name: str) -> None:
 
 
 @pytest.mark.heavy
-def test_smac_plays_in_an_environment_of_its_own() -> None:
-    ledger = played("smac", max_budget=9)
-    assert ledger.steps[-1].budget == 9
-    assert 0.95 * ledger.limit <= ledger.spent <= ledger.limit
+@pytest.mark.parametrize("name", HOSTED)
+def test_a_tuner_plays_in_an_environment_of_its_own(name: str) -> None:
+    """The space has choices and conditions."""
+    first, again = (played(name, scenario="rbv2_xgboost", max_budget=9) for _ in range(2))
+    assert first.steps[-1].budget == 9
+    assert 0.95 * first.limit <= first.spent <= first.limit
+    assert first.steps == again.steps
+
+
+@pytest.mark.heavy
+def test_what_a_tuner_says_when_it_fails_is_shown() -> None:
+    """Here it is started by a Python interpreter that does not have it."""
+    with pytest.raises(DeepbandError, match=r"dehb failed: [^$]*No module named 'dehb'"):
+        play("dehb", Ledger(task()), 0, Path(sys.executable))
 
 
 def test_every_method_stands_in_one_table() -> None:
@@ -186,7 +198,7 @@ def test_a_width_of_four_is_one_study_widened_three_times() -> None:
 
 
 def test_a_wider_comparison_begins_like_a_narrower_one() -> None:
-    for sampler in ("de", "uniform"):
+    for sampler in ("prior", "uniform"):
         first = Ledger(task(max_budget=9), width=1)
         play(sampler, first, 1)
         whole = Ledger(task(max_budget=9), width=2)
@@ -259,7 +271,7 @@ def test_methods_that_widen_spend_no_more_than_they_may(name: str) -> None:
     assert all(0 <= step.accuracy <= 1 for step in ledger.steps)
 
 
-@pytest.mark.parametrize("scenario", TUNING)
+@pytest.mark.parametrize("scenario", REPORTING)
 def test_optuna_suggests_whole_configs(scenario: str) -> None:
     space = task(scenario).space
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -322,6 +334,43 @@ def test_the_best_that_is_known_may_be_a_methods() -> None:
     assert curves.at("uniform", 1)[0] == pytest.approx([0.4, 0.38])
 
 
+def test_a_method_may_have_fewer_seeds() -> None:
+    """Differences are those of the seeds that both methods have."""
+    results = made_results(uniform={1.0: 0.8}, smac={1.0: 0.7})
+    fewer = (results["method"] != "smac") | (results["seed"] == 1)
+    curves = Curves({name: column[fewer] for name, column in results.items()}, SCALES, 4)
+    assert (curves.seeds("uniform"), curves.seeds("smac", "uniform")) == ([0, 1], [1])
+    assert curves.at("smac", 1).shape == (2, 1)
+    assert curves.differences("smac", "uniform", 1) == pytest.approx([0.1 / 0.4, 0.1 / 0.5])
+    base, smac = standings(curves, 1, RIGHT)
+    assert (base.seeds, smac.seeds) == (2, 1)
+    assert smac.duel is not None
+    assert (smac.duel.seeds, smac.duel.difference.mean) == (1, pytest.approx(0.225))
+    assert "| smac | 1 | " in report(curves, curves)
+
+
+def test_slow_methods_have_three_seeds_at_most() -> None:
+    many, few = (MethodComparison(data=data(), seeds=seeds) for seeds in (5, 2))
+    assert [len(many.seeds_of(name)) for name in ("uniform", "dehb", "smac", "bohb")] == [
+        5,
+        5,
+        3,
+        3,
+    ]
+    assert len(few.seeds_of("smac")) == 2
+
+
+def test_benchmarks_that_nothing_was_tuned_on_are_shown_together() -> None:
+    results = made_results(uniform={1.0: 0.8}, tpe={1.0: 0.7})
+    results["scenario"] = np.where(results["instance"] == "b", "rbv2_svm", "lcbench")
+    scales = {("lcbench", "a"): Reference(0.5, 0.9), ("rbv2_svm", "b"): Reference(0.4, 0.9)}
+    assert list(Curves(results, scales, 4).groups) == ["lcbench", "rbv2_svm"]
+    curves = Curves(results, scales, 4, tuned=["lcbench"])
+    assert curves.groups[UNSEEN].tolist() == [False, True]
+    base, _ = standings(curves, 1, RIGHT)
+    assert base.by_group[UNSEEN] == base.by_group["rbv2_svm"] != base.by_group["lcbench"]
+
+
 def test_bands() -> None:
     """Two data sets, 0 and 0.02: t with one degree of freedom is 12.706 at 97.5 %."""
     mean, low, high = Band.of(np.array([[0.0], [0.02]]))
@@ -346,6 +395,26 @@ def test_standings_are_against_uniform() -> None:
     assert tpe.duel._replace(p=0.01).verdict == "better"
     (better,) = (duel for duel in against_peers(made(smac={1.0: 0.95}), 4) if duel.method == "tpe")
     assert better._replace(p=0.01).verdict == "worse"
+
+
+def test_the_best_of_our_samplers_is_tested_against_all_others() -> None:
+    results = made_results(
+        uniform={0.2: 0.8}, gp={0.2: 0.85}, smac={0.2: 0.7}, uniform_3={1.0: 0.9}
+    )
+    results["scenario"] = np.where(results["instance"] == "b", "rbv2_svm", "lcbench")
+    scales = {("lcbench", "a"): Reference(0.5, 0.9), ("rbv2_svm", "b"): Reference(0.4, 0.9)}
+    curves = Curves(results, scales, 1.5, tuned=["lcbench"])
+    uniform, smac = of_the_best(curves, 1)
+    assert (uniform.other, smac.other) == ("uniform", "smac")
+    assert uniform.difference.mean == pytest.approx(-(0.05 / 0.41 + 0.05 / 0.5) / 2)
+    assert smac.p == 1  # 0.5 twice
+    (unseen, _) = of_the_best(curves, 1, UNSEEN)
+    assert unseen.difference.mean == pytest.approx(-0.05 / 0.5)
+    page = report(curves, curves)
+    assert "### gp against all others on all data sets (2)" in page
+    assert "### gp against all others on unseen benchmarks (1)" in page
+    assert "| other | seeds | 0.25 full runs | 0.5 full runs | one full run |" in page
+    assert "gp against" not in report(made(), made())
 
 
 def test_where_to_end() -> None:
@@ -417,11 +486,11 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
     first = compare(out, "--methods", "uniform,once")
     assert first.exit_code == 0, first.output
     parts = {part: part.stat().st_mtime_ns for part in out.glob("parts/*")}
-    assert len(parts) == 8
-    again = compare(out, "--methods", "random, de")
-    assert "4 methods on 4 data sets" in again.output
+    assert len(parts) == 16
+    again = compare(out, "--methods", "random, prior")
+    assert "4 methods on 8 data sets" in again.output
     assert {part: part.stat().st_mtime_ns for part in parts} == parts
-    assert compare(other, "--methods", "uniform,once,de,random", "--workers", "2").exit_code == 0
+    assert compare(other, "--methods", "uniform,once,prior,random", "--workers", "2").exit_code == 0
     for name in ("results.parquet", "tables.md", "settings.json"):
         assert (out / name).read_bytes() == (other / name).read_bytes()
     refused = compare(out, "--seeds", "3")
@@ -430,7 +499,7 @@ def test_what_is_there_is_kept_and_methods_are_added(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
-    made = compare(tmp_path, "--width", "1", "--methods", "uniform,de")
+    made = compare(tmp_path, "--width", "1", "--methods", "uniform,prior")
     assert made.exit_code == 0, made.output
     spent = read_columns(tmp_path / "results.parquet")["spent"]
     assert 0.9 < spent.max() <= 1 + 1e-9
@@ -443,13 +512,13 @@ def test_settings_that_make_no_sense(tmp_path: Path) -> None:
         ({"seeds": 0}, "seeds is 0"),
         ({"max_budget": 10}, "give 9, 27, 81 or 243"),
         ({"width": 0}, "width is 0: give"),
-        ({"methods": ("bohb",)}, "'bohb'"),
-        ({"methods": ("smac",), "smac_python": tmp_path / "python"}, "smac needs"),
+        ({"methods": ("bowl",)}, "'bowl'"),
+        ({"methods": ("bohb",), "peers_python": tmp_path / "python"}, "bohb needs"),
     ):
         with pytest.raises(InputError, match=message):
             MethodComparison(data=data(), **given)
-    without = MethodComparison(data=data(), smac_python=tmp_path / "python")
-    assert {*without.played} == {*METHODS} - {"smac"}
-    assert {*PEERS} - {*without.played} == {"smac"}
+    without = MethodComparison(data=data(), peers_python=tmp_path / "python")
+    assert {*without.played} == {*METHODS} - {*HOSTED}
+    assert {*PEERS} - {*without.played} == {*HOSTED} == {"smac", "bohb", "dehb"}
     assert {*SAMPLERS} <= {*without.played}
-    assert len(list(without.units())) == len(without.played) * 32
+    assert len(list(without.units())) == len(without.played) * 28

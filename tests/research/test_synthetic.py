@@ -130,7 +130,7 @@ def test_the_paper_s_study_needs_no_data(tmp_path: Path) -> None:
 def test_the_comparison_needs_no_data(tmp_path: Path) -> None:
     out = tmp_path / "compared"
     small = ("--seeds", "1", "--workers", "1", "--quick", "--max-budget", "9", "--width", "1")
-    result = run("compare", "--out", str(out), "--methods", "uniform,de-3,once,random", *small)
+    result = run("compare", "--out", str(out), "--methods", "uniform,prior-3,once,random", *small)
     assert result.output.startswith("Synthetic benchmarks: learning curves by formula")
     assert "4 methods on 6 data sets" in result.output
     assert (out / "tables.md").read_text().startswith("Synthetic benchmarks:")
@@ -140,7 +140,7 @@ def test_the_comparison_needs_no_data(tmp_path: Path) -> None:
 def test_defaults_need_neither_data_nor_other_packages() -> None:
     played = MethodComparison().played
     assert played == tuple(name for name in METHODS if is_builtin(name))
-    assert {"uniform", "de", "frugal-9", "auto", "random"} <= {*played}
-    assert not {"tpe", "forest-3", "gp", "optuna-tpe", "smac"} & {*played}
+    assert {"uniform", "gp", "frugal-9", "auto", "random"} <= {*played}
+    assert not {"tpe", "forest-3", "optuna-tpe", "smac"} & {*played}
     assert "tpe" in MethodComparison(methods=("tpe",)).played
     assert Replication().names == tuple(CURVES)

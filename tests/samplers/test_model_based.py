@@ -293,7 +293,7 @@ def test_a_point_that_a_clause_forbids_is_no_config() -> None:
     assert points.configs(bad) == [None]
 
 
-@pytest.mark.parametrize("name", ["tpe", "forest", "de"])
+@pytest.mark.parametrize("name", ["tpe", "forest"])
 def test_it_learns_from_seven_configs_above_the_lowest_rung(name: str) -> None:
     """Until then it is `uniform`."""
     space = SPACES["plain"]

@@ -143,7 +143,7 @@ def test_a_config_has_the_choices_themselves() -> None:
         space.config({"x": (50, 50)})
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "tpe", "forest", "gp", "de", "prior"])
+@pytest.mark.parametrize("sampler", ["uniform", "tpe", "forest", "gp", "prior"])
 def test_samplers_take_choices_of_any_type(sampler: SamplerName) -> None:
     study = deepband.open_study(space={"x": ODD, "y": (0.0, 1.0)}, max_budget=27, sampler=sampler)
     while job := study.ask():

@@ -130,7 +130,7 @@ def test_a_script_that_is_run_again_does_nothing() -> None:
         study.widen(to=3, space=OLD | {"seed": 8})
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "forest", "gp", "de", "prior"])
+@pytest.mark.parametrize("sampler", ["tpe", "forest", "gp", "prior"])
 def test_samplers_that_learn_use_the_configs_that_fit(sampler: SamplerName) -> None:
     study = finished(sampler=sampler)
     study.widen(space=WIDER)

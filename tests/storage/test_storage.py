@@ -355,6 +355,30 @@ def test_a_file_of_every_format_is_read_and_continued(tmp_path: Path, written: P
         assert all(line in now for line in held)
 
 
+def test_a_study_of_a_removed_sampler_continues_with_uniform(tmp_path: Path) -> None:
+    """The first run of this study, which is not complete, sampled with `de`."""
+    place = tmp_path / "a.study"
+    shutil.copy(FORMATS / "removed_sampler.sqlite", place)
+    with deepband.open_study(place, sampler="de") as study:
+        held = configs_of(study)
+        finish(study, noisy(1))
+        study.deepen("discarding")
+        finish(study, noisy(1))
+        continued = configs_of(study)
+        created, space = study.session.state.created, Space.described(study.session.state.space)
+    drawn = Uniform(created.chunk).draw
+    sampled = {place: drawn(space, (), *place[:1], place[1:], 0)[0] for place in continued}
+    assert continued == sampled | held
+    assert continued != sampled
+    with pytest.raises(deepband.InputError, match="no sampler 'de'"):
+        deepband.open_study(space=space.configspace, max_budget=9, sampler="de")
+
+
+def configs_of(study: Study) -> dict[tuple[int, int], Any]:
+    """The configs of a study by bracket and index."""
+    return {(each.bracket, each.index): each.config for each in study.evaluations}
+
+
 @pytest.mark.parametrize("written", WRITTEN, ids=lambda written: written.stem)
 def test_a_file_of_every_format_holds_what_it_held(tmp_path: Path, written: Path) -> None:
     place, held = tmp_path / "a.study", held_by(written)

@@ -180,7 +180,7 @@ def test_other_executors_come_to_the_same() -> None:
 
 
 def test_a_sampler_that_learns_may_be_deepened_so() -> None:
-    study = open_study(sampler="de")
+    study = open_study(sampler="prior")
     study.auto_extend(settling, max_cost=500)
     assert study.max_budget == 27
 

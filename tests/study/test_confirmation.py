@@ -114,10 +114,10 @@ def test_means_and_intervals() -> None:
 def test_the_interval_is_that_of_student(count: int) -> None:
     draw = random.Random(count)
     values = [draw.gauss(0, 1) for _ in range(count)]
-    # By the inverse of the beta function: `stats.t.ppf` of older SciPy has an error of 2e-11.
+    # By another function, and within 1e-9: older SciPy's quantiles of t have an error of 2e-11.
     share = special.betaincinv((count - 1) / 2, 0.5, 0.05)
     quantile = math.sqrt((count - 1) * (1 / share - 1))
-    assert half_width(values) == pytest.approx(quantile * stats.sem(values), rel=1e-12)
+    assert half_width(values) == pytest.approx(quantile * stats.sem(values), rel=1e-9)
 
 
 def test_one_repetition_has_no_interval() -> None:
@@ -177,7 +177,7 @@ def test_if_the_first_ones_all_fail_the_objective_is_at_fault() -> None:
 
 def test_no_decision_depends_on_it(tmp_path: Path) -> None:
     """Nor on when it happens: the search goes on as it would have without it."""
-    confirmed, other = searched(tmp_path / "a.study", sampler="de"), searched(sampler="de")
+    confirmed, other = searched(tmp_path / "a.study", sampler="prior"), searched(sampler="prior")
     confirmed.confirm(lambda config, budget, context: -100.0 - context.seed)
     for study in (confirmed, other):
         assert study.quote() == other.quote()

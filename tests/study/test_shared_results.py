@@ -206,7 +206,9 @@ def played(
     return play(Played(**values), study, order)
 
 
-@pytest.mark.parametrize("sampler", ["uniform", pytest.param("tpe", marks=pytest.mark.heavy), "de"])
+@pytest.mark.parametrize(
+    "sampler", ["uniform", pytest.param("tpe", marks=pytest.mark.heavy), "prior"]
+)
 def test_any_number_of_workers_comes_to_the_same(tmp_path: Path, sampler: str) -> None:
     found = []
     for workers in (1, 3):

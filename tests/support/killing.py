@@ -106,7 +106,6 @@ MODES = {
     "tpe": Mode(sampler="tpe", options=TRUSTED),
     "forest": Mode(sampler="forest", options=TRUSTED),
     "gp": Mode(sampler="gp", options=TRUSTED),
-    "de": Mode(sampler="de", options=TRUSTED),
     "prior": Mode(sampler="prior", options=TRUSTED),
     "discarding": Mode((("discarding", {"max_budget": 27}),), options=TRUSTED),
     "efficient": Mode(

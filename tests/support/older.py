@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 FORMATS = Path(__file__).parents[1] / "formats"
-WRITTEN = sorted(FORMATS.glob("*.sqlite"))
+WRITTEN = sorted(FORMATS.glob("format_*.sqlite"))
 """A file of every format that was ever written, by the deepband of that time."""
 
 

@@ -28,8 +28,8 @@ WIDTHS = {"lcbench": 6, "nb301": 2, "rbv2_svm": 6, "rbv2_ranger": 6, "rbv2_xgboo
 FEW = ("1040", "37", "12", "15", "1067", "54")
 INSTANCES = {
     "lcbench": (*TUNING["lcbench"], *REPORTING["lcbench"], "189908"),
-    "rbv2_svm": FEW,
-    "rbv2_ranger": FEW,
+    "rbv2_svm": (*FEW, *REPORTING["rbv2_svm"]),
+    "rbv2_ranger": (*FEW, *REPORTING["rbv2_ranger"]),
     "rbv2_xgboost": (*TUNING["rbv2_xgboost"], *REPORTING["rbv2_xgboost"], "37", "1040"),
 }
 

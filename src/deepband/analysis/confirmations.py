@@ -6,7 +6,6 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from statistics import mean, stdev
 
 from deepband.analysis.text import duration, html_table, table, units
@@ -216,30 +215,10 @@ def half_width(values: Sequence[float]) -> float | None:
     """Half the width of the 95 % interval of a mean; None for fewer than two values."""
     if len(values) < 2:
         return None
+    from scipy.special import stdtrit
+
     try:
-        return _quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+        quantile = float(stdtrit(len(values) - 1, (1 + SHARE) / 2))
+        return quantile * stdev(values) / math.sqrt(len(values))
     except OverflowError:  # values such as 1.7e308 and -1.7e308
         return math.inf
-
-
-@cache
-def _quantile(degrees: int) -> float:
-    """The number that the absolute value of Student's t exceeds with probability 0.05."""
-    low, high = 0.0, 13.0  # 12.7 with one degree of freedom
-    while (middle := (low + high) / 2) not in (low, high):
-        low, high = (middle, high) if _probability(middle, degrees) < SHARE else (low, middle)
-    return middle
-
-
-def _probability(t: float, degrees: int) -> float:
-    """The probability that the absolute value of Student's t is at most t (Abramowitz and Stegun,
-    Handbook of Mathematical Functions, 26.7.3 and 26.7.4)."""
-    angle = math.atan(t / math.sqrt(degrees))
-    cosine, odd = math.cos(angle), degrees % 2
-    term = cosine if odd else 1.0
-    total = term if degrees > 1 else 0.0
-    for power in range(2 + odd, degrees - 1, 2):
-        term *= cosine**2 * (power - 1) / power
-        total += term
-    total *= math.sin(angle)
-    return 2 / math.pi * (angle + total) if odd else total

@@ -22,7 +22,7 @@ from deepband.research.worker_pool import do_missing
 from deepband.system.installation import install_command
 
 MOST_SEEDS = 10_000
-NEEDED = ("pyarrow", "matplotlib", "scipy")
+NEEDED = ("pyarrow", "matplotlib")
 Unit = TypeVar("Unit", bound=tuple[Any, ...])
 """A named tuple: its fields that are also columns of the results have one value per unit."""
 

@@ -13,29 +13,30 @@ from deepband.samplers.uniform import CHUNK, Uniform
 
 __all__ = ["SAMPLERS", "Sampler", "SamplerName", "Uniform", "make_sampler"]
 
-SamplerName: TypeAlias = Literal["uniform", "tpe", "forest", "gp", "de", "prior"]
+SamplerName: TypeAlias = Literal["uniform", "tpe", "forest", "gp", "prior"]
 """The samplers that come with deepband."""
 SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": Uniform,
     "tpe": partial(ModelBased, "tpe"),
     "forest": partial(ModelBased, "forest"),
     "gp": partial(ModelBased, "gp"),
-    "de": partial(ModelBased, "de"),
     "prior": partial(ModelBased, "prior"),
 }
 """Each is created with the study's chunk size."""
+REMOVED = {"de": "uniform"}
+"""Samplers that deepband once had. A study of one keeps its configs and continues with another."""
 
 
 def make_sampler(given: str | Sampler, chunk: int | None = None) -> tuple[str, Sampler, int]:
     """The name, the sampler, and how many configs it samples together, from a name in the table or
     a custom sampler. `chunk` is that of an existing study."""
     if isinstance(given, str):
-        if given not in SAMPLERS:
+        name = given if chunk is None else REMOVED.get(given, given)
+        if name not in SAMPLERS:
             raise UnknownNameError("sampler", given, SAMPLERS)
         if chunk is None:  # an existing study can be read without the sampler's libraries
-            check_installed(given)
-        made = SAMPLERS[given](chunk or CHUNK)
-        return given, made, chunk or CHUNK
+            check_installed(name)
+        return given, SAMPLERS[name](chunk or CHUNK), chunk or CHUNK
     if isinstance(given, type) or not isinstance(given, Sampler) or not callable(given.draw):
         raise InputError(
             f"{shown(given)} is not a sampler: give one of {', '.join(map(repr, SAMPLERS))}, or an "

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 NEEDS = {
     "tpe": {"optuna": "Optuna"},
     "forest": {"sklearn": "scikit-learn"},
-    "gp": {"scipy": "SciPy", "threadpoolctl": "threadpoolctl"},
 }
 """The optional packages that a sampler imports, and their names in prose."""
 EVERY = 3

@@ -85,7 +85,7 @@ def open_study(
     separately.
 
     `sampler` is the source of configs: "uniform", a sampler that learns from evaluations ("tpe",
-    "forest", "gp", "de", "prior"), or your own.
+    "forest", "gp", "prior"), or your own.
 
     `parallel` (default 1) is the number of workers that you plan to use with a sampler that learns.
     It decides which results each sample may use, as if that many workers had taken as long as the

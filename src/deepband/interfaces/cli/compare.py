@@ -35,11 +35,12 @@ from deepband.interfaces.cli.group import PATH, main
 )
 @click.option("--quick", is_flag=True, help="Use two data sets per benchmark only.")
 @click.option(
-    "--smac-python",
+    "--peers-python",
     type=PATH,
     default=Path(".venv-peers/bin/python"),
     show_default=True,
-    help="A Python interpreter with SMAC; without it, SMAC is left out.",
+    help="A Python interpreter with SMAC, HpBandSter (BOHB) and DEHB; without it, these are left "
+    "out.",
 )
 def compare(
     data: str,
@@ -51,11 +52,12 @@ def compare(
     max_budget: int,
     width: int,
     quick: bool,
-    smac_python: Path,
+    peers_python: Path,
 ) -> None:
     """Compare samplers and ways of deepening with each other and with other tools.
 
     Each method may spend what a study of the given width spends, counted in the same way for all.
+    SMAC and BOHB are slow, so they have at most three seeds.
     Writes results.parquet, tables.md and curves.png to OUT. If it is interrupted, run it again to
     resume; methods can be added later.
 
@@ -72,6 +74,6 @@ def compare(
         max_budget=max_budget,
         width=width,
         quick=quick,
-        smac_python=smac_python.absolute(),
+        peers_python=peers_python.absolute(),
     )
     run_experiment(comparison, out, workers)

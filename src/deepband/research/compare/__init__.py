@@ -5,7 +5,7 @@ ledger              what a method spends, and the config that it would return
 own_methods         methods of deepband: a sampler, a first guess of max_budget, a way of deepening
 equal_cost          the advice against other ways to spend the same
 extension_rules     rules that decide after a run whether to deepen, to widen or to stop
-peers               random search, Optuna and SMAC (`smac_worker`)
+peers               random search, Optuna, and SMAC, BOHB and DEHB (`peer_worker`)
 methods             all methods by name
 references          the scale of regret on a data set
 curves              regret against budget spent

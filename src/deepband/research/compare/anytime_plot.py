@@ -20,7 +20,6 @@ COLOURS = {
     "tpe": "#0072b2",
     "forest": "#009e73",
     "gp": "#f0c000",
-    "de": "#e69f00",
     "prior": "#cc79a7",
     "frugal": "#d55e00",
     "random": "#999999",
@@ -48,21 +47,21 @@ def panels(methods: Sequence[str]) -> dict[str, list[str]]:
 
 
 def draw_curves(curves: Curves, place: Path) -> bool:
-    """Draw one row per first guess, and one column for all data sets and per benchmark. Returns
+    """Draw one row per first guess, and one column for all data sets and per group of them. Returns
     whether there was anything to draw."""
     from matplotlib.figure import Figure
 
-    scenarios = [None, *dict.fromkeys(scenario for scenario, _ in curves.pairs)]
+    groups = [None, *curves.groups]
     rows = panels(curves.methods)
     if not rows:
         return False
-    figure = Figure(figsize=(4.5 * len(scenarios), 3.6 * len(rows)), layout="constrained")
-    grid = figure.subplots(len(rows), len(scenarios), squeeze=False, sharex=True)
+    figure = Figure(figsize=(4.5 * len(groups), 3.6 * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), len(groups), squeeze=False, sharex=True)
     for line, (title, names) in zip(grid, rows.items(), strict=True):
-        for ax, scenario in zip(line, scenarios, strict=True):
+        for ax, group in zip(line, groups, strict=True):
             base = [BASE] if BASE in curves.methods and BASE not in names else []
-            _panel(ax, curves, scenario, [*base, *names])
-            ax.set(title=f"{scenario or 'all data sets'}, {title}")
+            _panel(ax, curves, group, [*base, *names])
+            ax.set(title=f"{group or 'all data sets'}, {title}")
         line[0].set_ylabel("regret")
         line[0].legend(fontsize="x-small", loc="lower left")
     for ax in grid[-1]:
@@ -71,10 +70,10 @@ def draw_curves(curves: Curves, place: Path) -> bool:
     return True
 
 
-def _panel(ax: Axes, curves: Curves, scenario: str | None, names: Sequence[str]) -> None:
+def _panel(ax: Axes, curves: Curves, group: str | None, names: Sequence[str]) -> None:
     spent = np.geomspace(FIRST, curves.limit, 60)
     for name in names:
-        band = curves.band(name, scenario, spent)
+        band = curves.band(name, group, spent)
         mean, low, high = (each.clip(*SHOWN) for each in band)
         colour = COLOURS.get(name.partition("-")[0])
         style = ":" if name.endswith("random") or name == BASE else "--" if name in PEERS else "-"

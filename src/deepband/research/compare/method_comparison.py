@@ -20,8 +20,16 @@ from deepband.errors import InputError, UnknownNameError
 from deepband.research.compare.anytime_plot import draw_curves
 from deepband.research.compare.curves import MEASURES, Curves
 from deepband.research.compare.ledger import ETA, WIDTH, Ledger, Task
-from deepband.research.compare.methods import GUESSES, METHODS, is_builtin, is_installed, play
-from deepband.research.compare.peers import SMAC_PYTHON
+from deepband.research.compare.methods import (
+    GUESSES,
+    METHODS,
+    SLOW,
+    SLOW_SEEDS,
+    is_builtin,
+    is_installed,
+    play,
+)
+from deepband.research.compare.peers import HOSTED, PEERS_PYTHON
 from deepband.research.compare.references import SAMPLE, reference
 from deepband.research.compare.standing_tables import report
 from deepband.research.experiment import Experiment
@@ -70,7 +78,7 @@ class MethodComparison(Experiment[Unit]):
     width: int = WIDTH
     """Every method may spend what a study of this width spends."""
     quick: bool = False
-    smac_python: Path = SMAC_PYTHON
+    peers_python: Path = PEERS_PYTHON
 
     row = Row
 
@@ -82,11 +90,11 @@ class MethodComparison(Experiment[Unit]):
         for name in self.methods:
             if name not in METHODS:
                 raise UnknownNameError("method", name, METHODS)
-            if not is_installed(name, self.smac_python):
+            if not is_installed(name, self.peers_python):
                 raise InputError(
                     f"The method {name} needs a package that is not installed: "
-                    f"{install_command('tpe,forest,gp')}, or for smac a Python interpreter that "
-                    f"has it (expected at {self.smac_python})."
+                    f"{install_command('tpe,forest')}, or for {', '.join(HOSTED)} a Python "
+                    f"interpreter that has them (expected at {self.peers_python})."
                 )
 
     @cached_property
@@ -95,7 +103,7 @@ class MethodComparison(Experiment[Unit]):
         default = filter(is_builtin, METHODS) if self.suite.brief else METHODS
         wanted = self.methods or tuple(default)
         return tuple(
-            name for name in METHODS if name in wanted and is_installed(name, self.smac_python)
+            name for name in METHODS if name in wanted and is_installed(name, self.peers_python)
         )
 
     @property
@@ -138,10 +146,14 @@ class MethodComparison(Experiment[Unit]):
         return f"{unit.method}-{unit.scenario}-{unit.instance}"
 
     def rows(self, unit: Unit) -> list[Row]:
-        return [row for seed in range(self.seeds) for row in self._run(unit, seed)]
+        return [row for seed in self.seeds_of(unit.method) for row in self._run(unit, seed)]
 
     def is_complete(self, unit: Unit, columns: Columns) -> bool:
-        return set(columns["seed"]) == set(range(self.seeds))
+        return set(columns["seed"]) == set(self.seeds_of(unit.method))
+
+    def seeds_of(self, method: str) -> range:
+        """Return the seeds of a method, which are fewer if it is slow."""
+        return range(min(self.seeds, SLOW_SEEDS) if method in SLOW else self.seeds)
 
     def present(self, out: Path) -> dict[str, str]:
         """Write tables and the figure for all methods with results on all data sets, including
@@ -158,7 +170,10 @@ class MethodComparison(Experiment[Unit]):
         write_joined(file, [self.place(out, unit) for units in done.values() for unit in units])
         references = {pair: reference(out, self.data, *pair) for pair in self.problems}
         columns = read_columns(file)
-        curves, trained = (Curves(columns, references, self.limit, measure) for measure in MEASURES)
+        tuned = self.suite.instances["tuning"]
+        curves, trained = (
+            Curves(columns, references, self.limit, measure, tuned) for measure in MEASURES
+        )
         write_whole(tables, self.page(report(curves, trained)))
         made = {
             str(file): f"{len(done)} methods on {len(curves.pairs)} data sets",
@@ -173,7 +188,7 @@ class MethodComparison(Experiment[Unit]):
         problem = read_benchmark(self.data, unit.scenario).problem(unit.instance)
         space = read_space(self.data, unit.scenario)
         ledger = Ledger(Task(problem, space, self.max_budget), self.width)
-        play(unit.method, ledger, seed_of(*unit[:2], seed), self.smac_python)
+        play(unit.method, ledger, seed_of(*unit[:2], seed), self.peers_python)
         return rows_of(ledger, unit, seed)
 
 

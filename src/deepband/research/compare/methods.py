@@ -28,14 +28,17 @@ _PACKAGES = {
     "optuna": "optuna",
     "tpe": "optuna",
     "forest": "sklearn",
-    "gp": "threadpoolctl",
-    "smac": "smac",
 }
 """What methods need, by the first word of their name."""
 BASE = "uniform"
 """The method that all others are compared with."""
+BEST = "gp"
+"""The best of our samplers on the tuning data sets, which is tested against all other methods."""
 SAMPLED: tuple[SamplerName, ...] = get_args(SamplerName)
-PEERS = ("random", "optuna-random", "optuna-tpe", "smac")
+PEERS = ("random", "optuna-random", "optuna-tpe", *peers.HOSTED)
+SLOW = ("smac", "bohb")
+SLOW_SEEDS = 3
+"""The most seeds of a slow method: all of SMAC's runs take hours."""
 ONCE = "once"
 ENDING = (*(f"{ONCE}{ending}" for ending in GUESSES.values()), *RULES)
 """Methods that stop before the budget is spent."""
@@ -69,32 +72,32 @@ OURS: dict[str, Method] = dict(_ours())
 METHODS = (*OURS, *PEERS)
 
 
-def method(name: str, smac_python: Path = peers.SMAC_PYTHON) -> Method:
+def method(name: str, peers_python: Path = peers.PEERS_PYTHON) -> Method:
     """Return a method by its name."""
     others: dict[str, Method] = {
         "random": peers.random_search,
         "optuna-random": peers.optuna_random,
         "optuna-tpe": peers.optuna_tpe,
-        "smac": peers.smac(smac_python.absolute()),
+        **{name: peers.in_own_environment(name, peers_python.absolute()) for name in peers.HOSTED},
     }
     return (OURS | others)[name]
 
 
-def is_installed(name: str, smac_python: Path) -> bool:
+def is_installed(name: str, peers_python: Path) -> bool:
     """Return whether the packages that a method needs are installed."""
-    if name == "smac":
-        return smac_python.exists()
+    if name in peers.HOSTED:
+        return peers_python.exists()
     return is_builtin(name) or find_spec(_PACKAGES[name.partition("-")[0]]) is not None
 
 
 def is_builtin(name: str) -> bool:
     """Return whether a method needs nothing but deepband."""
-    return name.partition("-")[0] not in _PACKAGES
+    return name.partition("-")[0] not in {*_PACKAGES, *peers.HOSTED}
 
 
-def play(name: str, ledger: Ledger, seed: int, smac_python: Path = peers.SMAC_PYTHON) -> None:
+def play(name: str, ledger: Ledger, seed: int, peers_python: Path = peers.PEERS_PYTHON) -> None:
     """Run a method until its budget is spent, or until it stops by itself."""
     try:
-        method(name, smac_python)(ledger, seed)
+        method(name, peers_python)(ledger, seed)
     except SpentError:
         return

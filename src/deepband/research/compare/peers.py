@@ -1,4 +1,4 @@
-"""Other tools: random search, Optuna, and SMAC in a virtual environment of its own.
+"""Other tools: random search, Optuna, and tuners in a virtual environment of their own.
 
 Each is used as its documentation recommends, with default settings and with the same eta, smallest
 and largest budget as our methods.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepband.core.facts import Config
 from deepband.errors import DeepbandError
-from deepband.research.compare import smac_worker
+from deepband.research.compare import peer_worker
 from deepband.research.compare.ledger import ETA, Ledger
 from deepband.samplers.uniform import Uniform
 from deepband.space.search_space import Space, choices
@@ -25,8 +25,12 @@ from deepband.space.search_space import Space, choices
 if TYPE_CHECKING:
     import optuna
 
-SMAC_PYTHON = Path(".venv-peers/bin/python")
-"""Where `make test-all` installs SMAC."""
+PEERS_PYTHON = Path(".venv-peers/bin/python")
+"""Where `make test-all` installs the tuners of `peer_worker`."""
+HOSTED = tuple(peer_worker.TUNERS)
+"""The tuners that run there."""
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+"""SMAC's choices depend on the order of sets, and so on the seed of Python's hashes."""
 
 
 def random_search(ledger: Ledger, seed: int) -> None:
@@ -99,8 +103,8 @@ def _suggest(trial: optuna.Trial, parameter: Any) -> Any:
     return ask(parameter.name, parameter.lower, parameter.upper, log=parameter.log)
 
 
-def smac(python: Path) -> Callable[[Ledger, int], None]:
-    """Return SMAC's multi-fidelity facade, run by a Python interpreter that has it."""
+def in_own_environment(tuner: str, python: Path) -> Callable[[Ledger, int], None]:
+    """Return a tuner of `peer_worker`, run by a Python interpreter that has it."""
 
     def search(ledger: Ledger, seed: int) -> None:
         with (
@@ -108,19 +112,19 @@ def smac(python: Path) -> Callable[[Ledger, int], None]:
             tempfile.TemporaryFile("w+") as errors,
         ):
             process = subprocess.Popen(
-                [str(python), "-W", "ignore", smac_worker.__file__],
+                [str(python), "-W", "ignore", peer_worker.__file__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
                 cwd=folder,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                env=os.environ | ENVIRONMENT,
             )
             try:
-                _converse(process, ledger, seed)
+                _converse(process, ledger, tuner, seed)
                 if process.wait() != 0:
                     errors.seek(0)
-                    raise DeepbandError(f"SMAC failed: {errors.read()[-2000:]}")
+                    raise DeepbandError(f"The tuner {tuner} failed: {errors.read()[-2000:]}")
             finally:
                 process.kill()
                 process.communicate()
@@ -128,18 +132,20 @@ def smac(python: Path) -> Callable[[Ledger, int], None]:
     return search
 
 
-def _converse(process: subprocess.Popen[str], ledger: Ledger, seed: int) -> None:
-    """Send SMAC the task, then evaluate configs until it stops."""
+def _converse(process: subprocess.Popen[str], ledger: Ledger, tuner: str, seed: int) -> None:
+    """Send the task, then evaluate configs until the tuner stops."""
     assert process.stdin is not None
     assert process.stdout is not None
     task = {
+        "tuner": tuner,
         "space": ledger.task.space.description,
         "max_budget": ledger.task.max_budget,
         "n_trials": ledger.task.schedule(ledger.width).evaluations,
         "seed": seed,
+        "parallel": 1,
     }
     print(json.dumps(task), file=process.stdin, flush=True)
-    for line in process.stdout:
-        config, budget = json.loads(line)
-        accuracy = ledger(json.dumps(config, sort_keys=True), config, budget)
-        print(-accuracy, file=process.stdin, flush=True)
+    for number, line in enumerate(process.stdout):
+        training, config, budget = json.loads(line)
+        accuracy = ledger(str(training), config, budget)
+        print(json.dumps([number, -accuracy]), file=process.stdin, flush=True)

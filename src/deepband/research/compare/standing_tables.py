@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from deepband.research.compare.curves import Curves
+from deepband.research.compare.curves import UNSEEN, Curves
 from deepband.research.compare.equal_cost import equal_cost_report
-from deepband.research.compare.methods import BASE, RIGHT, SMALL
+from deepband.research.compare.methods import BASE, BEST, RIGHT, SMALL
 from deepband.research.compare.standings import (
     AS_GOOD,
     Duel,
@@ -14,11 +14,14 @@ from deepband.research.compare.standings import (
     Standing,
     against_peers,
     endings,
+    of_the_best,
     standings,
 )
 from deepband.research.markdown_tables import markdown
 from deepband.research.statistics import Difference
 
+AMOUNTS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""In full runs."""
 GROUPS = {"First guess right": RIGHT, "First guess too small": SMALL}
 
 
@@ -26,10 +29,10 @@ def report(curves: Curves, trained: Curves) -> str:
     """Return all answers and tables as Markdown; `trained` has the regrets of incumbents as they
     were trained."""
     parts = [
-        f"{len(curves.pairs)} data sets, {len(curves.seeds)} seeds. Regret is 0 for the best known "
-        "accuracy of a data set and 1 for the median random config; tables show means, with 95 % "
-        "intervals over data sets. p is that of Wilcoxon's test on means over seeds, with Holm's "
-        "correction within a table.",
+        f"{len(curves.pairs)} data sets. Regret is 0 for the best known accuracy of a data set and "
+        "1 for the median random config; tables show means, with 95 % intervals over data sets. A "
+        "difference is that of means over the seeds that both methods have. p is that of "
+        "Wilcoxon's test on these differences, with Holm's correction within a table.",
     ]
     for runs in sorted({1, curves.limit}):
         for title, names in GROUPS.items():
@@ -45,8 +48,10 @@ def report(curves: Curves, trained: Curves) -> str:
         parts += [
             f"### Our samplers against other tools, {_runs(curves.limit)} spent",
             "\n".join(answer_peers(fought)),
-            markdown("ours, peer, difference, p, ours is", map(_duel_row, fought)),
+            markdown("ours, peer, seeds, difference, p, ours is", map(_duel_row, fought)),
         ]
+    for group in (None, UNSEEN) if UNSEEN in curves.groups else (None,):
+        parts += _best(curves, group)
     ended = endings(curves)
     if ended:
         parts += [
@@ -58,6 +63,29 @@ def report(curves: Curves, trained: Curves) -> str:
         ]
     parts.append(equal_cost_report(curves, trained))
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _best(curves: Curves, group: str | None) -> list[str]:
+    """A heading and the table of the best of our samplers: one row per other method, one column
+    per amount spent."""
+    spent = [runs for runs in AMOUNTS if runs <= curves.limit]
+    columns = [of_the_best(curves, runs, group) for runs in spent]
+    if not columns or not columns[0]:
+        return []
+    count = int(curves.of(group).sum())
+    header = ", ".join(["other, seeds", *(_runs(runs) for runs in spent)])
+    rows = [
+        [row[0].other, str(row[0].seeds), *map(_tested, row)] for row in zip(*columns, strict=True)
+    ]
+    return [
+        f"### {BEST} against all others on {group or 'all data sets'} ({count})",
+        f"The regret of {BEST} minus that of the other method, and p, corrected within a column.",
+        markdown(header, rows),
+    ]
+
+
+def _tested(duel: Duel) -> str:
+    return f"{_shown(duel.difference)}; {duel.p:.2g}"
 
 
 def answer_peers(fought: Sequence[Duel]) -> Iterator[str]:
@@ -86,22 +114,23 @@ def _answer(found: Sequence[Standing]) -> str:
 
 
 def _standing_table(found: Sequence[Standing]) -> str:
-    scenarios = ", ".join(found[0].by_scenario)
-    header = f"method, regret, {scenarios}, against {BASE}, p, it is"
+    groups = ", ".join(found[0].by_group)
+    header = f"method, seeds, regret, {groups}, against {BASE}, p, it is"
     return markdown(header, map(_standing_row, found))
 
 
 def _standing_row(each: Standing) -> list[str]:
     duel = each.duel
     tested = [_shown(duel.difference), f"{duel.p:.2g}", duel.verdict] if duel else ["", "", ""]
-    shares = [f"{share:z.3f}" for share in each.by_scenario.values()]
+    shares = [f"{share:z.3f}" for share in each.by_group.values()]
     mean, low, high = map(float, each.regret)
     regret = f"{mean:z.3f} ({low:z.3f} to {high:z.3f})"
-    return [each.method, regret, *shares, *tested]
+    return [each.method, str(each.seeds), regret, *shares, *tested]
 
 
 def _duel_row(duel: Duel) -> list[str]:
-    return [duel.method, duel.other, _shown(duel.difference), f"{duel.p:.2g}", duel.verdict]
+    method, other, difference, seeds, p = duel
+    return [method, other, str(seeds), _shown(difference), f"{p:.2g}", duel.verdict]
 
 
 def _end_row(each: Ending) -> list[str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deepband.research.compare.curves import Curves
-from deepband.research.compare.methods import BASE, ENDING, ONCE, PEERS, SAMPLED
+from deepband.research.compare.methods import BASE, BEST, ENDING, ONCE, PEERS, RIGHT, SAMPLED
 from deepband.research.statistics import Band, Difference, Floats, holm
 
 LEVEL = 0.05
@@ -23,6 +23,8 @@ class Duel(NamedTuple):
     method: str
     other: str
     difference: Difference
+    """On average over the seeds that both have."""
+    seeds: int
     p: float
     """With Holm's correction over all duels of a table."""
 
@@ -37,9 +39,10 @@ class Standing(NamedTuple):
     """A method after the budget of some number of full runs."""
 
     method: str
+    seeds: int
     regret: Band
     """Over data sets."""
-    by_scenario: dict[str, float]
+    by_group: dict[str, float]
     duel: Duel | None
     """Against the base method."""
 
@@ -52,17 +55,17 @@ def standings(curves: Curves, runs: float, methods: Sequence[str]) -> list[Stand
     return [
         Standing(
             name,
+            len(curves.seeds(name)),
             Band.of(_means(curves, name, runs)),
-            _by_scenario(curves, _means(curves, name, runs)),
+            _by_group(curves, _means(curves, name, runs)),
             of.get(name),
         )
         for name in present
     ]
 
 
-def _by_scenario(curves: Curves, means: Floats) -> dict[str, float]:
-    scenarios = dict.fromkeys(scenario for scenario, _ in curves.pairs)
-    return {each: float(means[curves.of_scenario(each)].mean()) for each in scenarios}
+def _by_group(curves: Curves, means: Floats) -> dict[str, float]:
+    return {name: float(means[group].mean()) for name, group in curves.groups.items()}
 
 
 def against_peers(curves: Curves, runs: float) -> list[Duel]:
@@ -70,16 +73,21 @@ def against_peers(curves: Curves, runs: float) -> list[Duel]:
     return duels(curves, runs, [(ours, peer) for peer in PEERS for ours in SAMPLED])
 
 
-def duels(curves: Curves, runs: float, wanted: Sequence[tuple[str, str]]) -> list[Duel]:
+def of_the_best(curves: Curves, runs: float, group: str | None = None) -> list[Duel]:
+    """Return duels of the best of our samplers against all others that start at the right
+    max_budget, on a group of data sets or on all."""
+    return duels(curves, runs, [(BEST, other) for other in RIGHT if other != BEST], group)
+
+
+def duels(
+    curves: Curves, runs: float, wanted: Sequence[tuple[str, str]], group: str | None = None
+) -> list[Duel]:
     """Return the duels of which both methods have results, with jointly corrected tests."""
     pairs = [pair for pair in wanted if set(pair) <= set(curves.methods)]
-    found = [
-        Difference.of(_means(curves, method, runs) - _means(curves, other, runs))
-        for method, other in pairs
-    ]
+    found = [Difference.of(curves.differences(*pair, runs)[curves.of(group)]) for pair in pairs]
     corrected = holm([each.p for each in found])
     return [
-        Duel(*pair, difference, p)
+        Duel(*pair, difference, len(curves.seeds(*pair)), p)
         for pair, difference, p in zip(pairs, found, corrected, strict=True)
     ]
 
