@@ -70,8 +70,8 @@ ALPHA = {"alpha": (1e-6, 1e-1, "log")}
 C = {"C": (1e-3, 1e2, "log")}
 
 
-FEW: dict[str, Any] = {"min_resources": 34, "max_resources": 100}
-"""Two rungs of a search by samples, six evaluations: the default has many more."""
+FEW: dict[str, Any] = {"min_resources": 34, "max_resources": 100, "brackets": 1}
+"""Two rungs of a search by samples, four evaluations: the default has many more."""
 
 
 ONE_FOLD = ShuffleSplit(1, test_size=0.5, random_state=0)
@@ -126,7 +126,7 @@ def test_the_checks_of_scikit_learn(estimator: Any, check: Any, reason: str | No
 
 
 RESOURCES = [
-    (LogisticRegression(), C, FEW),
+    (LogisticRegression(), C, {**FEW, "brackets": None}),
     (
         RandomForestClassifier(random_state=0),
         {"max_depth": (1, 30)},
@@ -531,7 +531,8 @@ class Fitted(LogisticRegression):  # type: ignore[misc] # it ships no types
 
 
 def by_folds(**given: Any) -> DeepbandSearchCV:
-    settings = {"resource": "folds", "cv": ShuffleSplit(9, random_state=0), "random_state": 0}
+    settings: dict[str, Any] = {"resource": "folds", "random_state": 0, "brackets": 1}
+    settings["cv"] = ShuffleSplit(9, random_state=0)
     return DeepbandSearchCV(given.pop("estimator", Fitted()), C, **{**settings, **given})
 
 
@@ -633,10 +634,10 @@ def test_a_candidate_that_fails_on_a_fold_fails() -> None:
 
 def test_imported_scores_without_folds_are_evaluated_from_the_start(tmp_path: Path) -> None:
     place = tmp_path / "a.study"
-    by_folds(max_resources=3, study=place).fit(X, y)
+    by_folds(max_resources=3, study=place, brackets=None).fit(X, y)
     with deepband.open_study(place) as study, pytest.warns(deepband.WaitingWarning):
         study.add_evaluation({"C": 1.0}, 3, 0.99, origin="elsewhere")
-    search = by_folds(max_resources=9, study=place).fit(X, y)
+    search = by_folds(max_resources=9, study=place, brackets=None).fit(X, y)
     (top,) = (
         each for each in search.study_.evaluations if each.config == {"C": 1.0} and each.budget == 9
     )
@@ -1473,7 +1474,7 @@ def test_callbacks_receive_every_evaluation(refit: bool) -> None:
 
 def test_callbacks_receive_every_fold() -> None:
     recorder = Recorder()
-    search = by_folds(estimator=LogisticRegression(), max_resources=3)
+    search = by_folds(estimator=LogisticRegression(), max_resources=3, brackets=None)
     if not HAS_CALLBACKS:
         return
     search.set_callbacks(recorder).fit(X, y)

@@ -21,7 +21,7 @@ from deepband import InputError
 from deepband.core.schedule import Schedule
 from deepband.core.strategies import StrategyName
 from deepband.interfaces.cli import main
-from deepband.research.paper import figures
+from deepband.research.paper import figures, replication
 from deepband.research.paper.courses import IH, METHODS, Course, Draws, Row, walk
 from deepband.research.paper.figure_files import draw_all
 from deepband.research.paper.replication import Replication, beyond_courses, paper_courses
@@ -290,6 +290,7 @@ def test_the_data_of_the_illustration(strategy: StrategyName, anew: int) -> None
     assert any(count.left for count in counts.values()) == (strategy != "efficient")
 
 
+@pytest.mark.heavy  # test_the_paper_s_study_needs_no_data looks at the same files
 def test_every_figure_is_drawn(tmp_path: Path) -> None:
     files = draw_all(made_results(), tmp_path / "figures")
     names = ["incumbents", "budgets", "pulls", "deepening"]
@@ -398,8 +399,9 @@ def test_results_of_different_settings_are_not_mixed(tmp_path: Path) -> None:
         replication(1).prepare(tmp_path / "mine")
 
 
-def test_beyond_the_paper(tmp_path: Path) -> None:
+def test_beyond_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All steps of a course and all jumps: efficient deepening never costs more than knowing."""
+    monkeypatch.setattr(replication, "draw_all", lambda *given: [])  # seconds, and not looked at
     out = tmp_path / "out"
     given = ["paper", "--data", str(data()), "--out", str(out), "--scenario", "nb301"]
     result = CliRunner().invoke(

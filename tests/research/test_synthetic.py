@@ -122,6 +122,9 @@ def test_the_paper_s_study_needs_no_data(tmp_path: Path) -> None:
     assert "| synthetic-crossing | 3 | preserving |" in page
     assert "lcbench" not in page
     assert "onnxruntime" not in (out / "settings.json").read_text()
+    for name in ("incumbents", "budgets", "pulls", "deepening"):
+        assert (out / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+        assert (out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_comparison_needs_no_data(tmp_path: Path) -> None:
