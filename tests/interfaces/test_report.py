@@ -17,7 +17,6 @@ from deepband import Study
 from deepband.analysis.quote import quote_table
 from deepband.analysis.text import shortened
 from deepband.interfaces.cli import main
-from deepband.interfaces.report import html_report
 from deepband.interfaces.report.html_report import make_report, write_report
 from driving import extended, finish, noisy, open_study
 
@@ -116,8 +115,7 @@ def test_long_names_with_the_same_beginning_have_columns_of_their_own() -> None:
     assert best.count("<td") == 1 + 2 + 3 + 2
 
 
-def test_what_is_maximised_is_not_called_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html_report, "_image", lambda study, kind: None)  # captions are enough
+def test_what_is_maximised_is_not_called_a_loss() -> None:
     study = open_study(maximize=True)
     finish(study, lambda job: job.config["x"])
     text = make_report(study).partition("</style>")[2]

@@ -21,7 +21,7 @@ from deepband import InputError
 from deepband.core.schedule import Schedule
 from deepband.core.strategies import StrategyName
 from deepband.interfaces.cli import main
-from deepband.research.paper import figures, replication
+from deepband.research.paper import figures
 from deepband.research.paper.courses import IH, METHODS, Course, Draws, Row, walk
 from deepband.research.paper.figure_files import draw_all
 from deepband.research.paper.replication import Replication, beyond_courses, paper_courses
@@ -399,9 +399,8 @@ def test_results_of_different_settings_are_not_mixed(tmp_path: Path) -> None:
         replication(1).prepare(tmp_path / "mine")
 
 
-def test_beyond_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_paper(tmp_path: Path) -> None:
     """All steps of a course and all jumps: efficient deepening never costs more than knowing."""
-    monkeypatch.setattr(replication, "draw_all", lambda *given: [])  # seconds, and not looked at
     out = tmp_path / "out"
     given = ["paper", "--data", str(data()), "--out", str(out), "--scenario", "nb301"]
     result = CliRunner().invoke(
