@@ -603,6 +603,24 @@ def test_a_broken_pool_is_nobodys_verdict(tmp_path: Path) -> None:
     assert all(each.loss is not None for each in study.evaluations)
 
 
+def test_a_broken_pool_ends_a_worker_that_runs_no_python_code(tmp_path: Path) -> None:
+    """Signal handlers of Python would have to wait for it."""
+    busy = tmp_path / "busy"
+
+    def stuck_or_dying(config: dict[str, Any], budget: float) -> float:
+        try:
+            busy.touch(exist_ok=False)
+        except FileExistsError:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return sum(range(10**13))
+
+    with (
+        ProcessPoolExecutor(2, get_context("fork")) as pool,
+        pytest.raises(DeepbandError, match="BrokenProcessPool"),
+    ):
+        open_study().optimize(stuck_or_dying, executor=pool, retries=0)
+
+
 def test_a_forked_worker_can_be_terminated() -> None:
     """Although it inherits the signal handlers of its driver."""
 

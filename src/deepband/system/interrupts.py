@@ -80,9 +80,12 @@ class Interrupts:
         finally:
             self._breakable = False
 
+    def restore_sigterm(self) -> None:
+        """Give SIGTERM the effect that it had before."""
+        signal.signal(signal.SIGTERM, self._former[signal.SIGTERM] or signal.SIG_DFL)
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._process:
-            self._handle_in_child(number)
+        if os.getpid() != self._process:  # Ctrl-C in a forked worker: the driver handles it
             return
         self.count += 1
         if self.count == 1:
@@ -107,13 +110,6 @@ class Interrupts:
                 begin = "\n" if os.isatty(stream) else ""  # the terminal has shown ^C
                 os.write(stream, f"{begin}{self.answer}\n".encode())
 
-    def _handle_in_child(self, number: int) -> None:
-        """Handle a signal in a forked worker of a pool, which has inherited these handlers. Ctrl-C
-        is left to the driver, but a broken pool sends SIGTERM and waits for its workers to end."""
-        if number == signal.SIGTERM:
-            signal.signal(signal.SIGTERM, self._former[signal.SIGTERM])
-            os.kill(os.getpid(), signal.SIGTERM)
-
 
 def answer_to(number: int, running: int) -> str:
     """What a first interrupt leads to while this many evaluations are running."""
@@ -134,3 +130,15 @@ def check() -> None:
     in_main_thread = threading.current_thread() is threading.main_thread()
     if in_main_thread and any(interrupts.at_once for interrupts in _entered):
         raise KeyboardInterrupt
+
+
+def _after_fork() -> None:
+    """Let SIGTERM end a forked worker of a pool, which has inherited our handlers. A broken pool
+    sends it and waits for its workers to end, even for one that cannot run Python code any more
+    because another thread held a lock when it was forked."""
+    while _entered:
+        _entered.pop().restore_sigterm()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)
