@@ -10,7 +10,8 @@ YAHPO_DATA ?= $(wildcard ../shared/yahpo_data)
 OLDEST ?= $(shell $(PYTHON) tools/interpreters.py oldest)
 NEWEST ?= $(shell $(PYTHON) tools/interpreters.py newest)
 LIGHT := -m "not heavy and not soak"
-PARALLEL := -n 2 --dist worksteal
+# One more than the two cores that we expect: many tests wait for processes.
+PARALLEL := -n 3 --dist worksteal
 # Most of the tests write studies and wait for fsync: in memory, if there is room, that takes no time.
 # `make test-all` and `make soak` run on the disk.
 MEMORY := $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 ] 2>/dev/null && echo /dev/shm)

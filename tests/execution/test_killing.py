@@ -56,8 +56,8 @@ def rounds(
 @pytest.mark.parametrize(
     ("name", "kills"),
     [
-        ("plain-in-process", 5),
-        ("plain", 3),
+        ("plain-in-process", 3),
+        ("plain", 2),
         pytest.param("plain", 20, marks=pytest.mark.heavy),
         *(pytest.param(name, 8, marks=pytest.mark.heavy) for name in MODES),
     ],

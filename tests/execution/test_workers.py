@@ -886,6 +886,7 @@ def test_a_spare_worker_is_used_when_it_has_loaded_the_objective(
         assert all("too small" in each.error for each in study.evaluations if each.error)
 
 
+@pytest.mark.heavy
 def test_a_timeout_is_told_once(path: Path) -> None:
     """A second signal would interrupt the cleanup of an objective."""
 

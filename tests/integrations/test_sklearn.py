@@ -221,6 +221,7 @@ def test_one_bracket_is_successive_halving() -> None:
     assert search.width_ == len(search.study_.runs) == 2
 
 
+@pytest.mark.heavy
 def test_a_script_that_widens_and_deepens_repeats_nothing(tmp_path: Path) -> None:
     place = tmp_path / "a.study"
     levels = [(3, 1), (3, 2), (9, 2), (9, 4)]
@@ -399,6 +400,7 @@ class Iterations(MLPClassifier):  # type: ignore[misc] # it ships no types
         return super().fit(X, y)
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_networks_that_start_warm_run_only_the_missing_iterations() -> None:
     Iterations.fits.clear()
@@ -447,6 +449,7 @@ def test_other_parameters_and_estimators_start_again(
     assert {each.resumed_from for each in search.study_.evaluations} == {None}
 
 
+@pytest.mark.heavy
 def test_a_candidate_that_does_not_start_warm_starts_again() -> None:
     forest = RandomForestClassifier(random_state=0, warm_start=True)
     space = {"max_depth": (1, 9), "warm_start": [True, False]}
@@ -632,6 +635,7 @@ def test_a_candidate_that_fails_on_a_fold_fails() -> None:
     assert search.best_params_["C"] <= 0.1
 
 
+@pytest.mark.heavy
 def test_imported_scores_without_folds_are_evaluated_from_the_start(tmp_path: Path) -> None:
     place = tmp_path / "a.study"
     by_folds(max_resources=3, study=place, brackets=None).fit(X, y)
@@ -1092,6 +1096,7 @@ def test_the_same_scorer_made_again_is_the_same() -> None:
     assert search.deepen(X, y).n_resources_[-1] == 9
 
 
+@pytest.mark.heavy
 def test_equal_data_in_another_layout_are_the_same() -> None:
     import pandas as pd
     import scipy.sparse as sp
@@ -1173,6 +1178,7 @@ class Loaded(SGDClassifier):  # type: ignore[misc] # it ships no types
         super().__setstate__(state)
 
 
+@pytest.mark.heavy
 def test_damaged_models_are_trained_again(tmp_path: Path) -> None:
     def deepened(damage: Any) -> Any:
         place = tmp_path / f"{damage.__name__}.study"

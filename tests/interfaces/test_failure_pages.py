@@ -105,6 +105,7 @@ def test_the_table_has_metrics_that_can_be_sorted(study: Study) -> None:
         listing(state, Query(sort="m2"))
 
 
+@pytest.mark.heavy
 def test_hostile_metrics_and_errors_are_harmless_in_a_report() -> None:
     study = open_study(max_budget=9)
 

@@ -115,6 +115,7 @@ def test_long_names_with_the_same_beginning_have_columns_of_their_own() -> None:
     assert best.count("<td") == 1 + 2 + 3 + 2
 
 
+@pytest.mark.heavy
 def test_what_is_maximised_is_not_called_a_loss() -> None:
     study = open_study(maximize=True)
     finish(study, lambda job: job.config["x"])
@@ -198,6 +199,7 @@ def test_a_report_follows_links_and_respects_the_umask(tmp_path: Path) -> None:
     assert (tmp_path / "real.html").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.heavy
 def test_a_plot_that_cannot_be_drawn_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise OverflowError("too large")

@@ -290,6 +290,7 @@ def test_without_matplotlib_the_extra_is_named() -> None:
     assert done.stdout.count(install_command("plots")) == 2
 
 
+@pytest.mark.heavy
 def test_plots_of_a_study_that_was_extended_in_every_direction() -> None:
     study = extended(space=SPACE)
     for kind in KINDS:

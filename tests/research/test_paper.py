@@ -346,6 +346,7 @@ def is_alive(session: int) -> bool:
     return True
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.heavy)])
 def test_interrupted_it_stops_and_says_how_to_go_on(times: int, tmp_path: Path) -> None:
     arguments = ["-m", "deepband", *command(tmp_path / "out", "--seeds", "10")]
@@ -399,6 +400,7 @@ def test_results_of_different_settings_are_not_mixed(tmp_path: Path) -> None:
         replication(1).prepare(tmp_path / "mine")
 
 
+@pytest.mark.heavy
 def test_beyond_the_paper(tmp_path: Path) -> None:
     """All steps of a course and all jumps: efficient deepening never costs more than knowing."""
     out = tmp_path / "out"

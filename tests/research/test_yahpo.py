@@ -273,6 +273,7 @@ def test_budgets_reach_the_surrogate_floored_and_clipped() -> None:
     assert shares(LINEAR, 0.7) != shares(LINEAR, 0.71)
 
 
+@pytest.mark.heavy
 def test_a_problem_is_an_objective_also_for_workers() -> None:
     problem = Scenario(data(), "lcbench").problem("3945")
     with open_study(space=problem.space, max_budget=27, maximize=True) as alone:

@@ -114,7 +114,11 @@ def every(name: str) -> int:
     return EVERY_FIFTH if name == "gp" else EVERY
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    # `forest` shares its search with `gp` and its observations with `tpe`, and is slower.
+    [pytest.param(name, marks=pytest.mark.heavy if name == "forest" else ()) for name in NAMES],
+)
 class TestEverySamplerThatLearns:
     """What holds for each of them."""
 

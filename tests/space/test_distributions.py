@@ -58,7 +58,12 @@ def identified(given: Any) -> str:
             CS.UniformIntegerHyperparameter("x", 1, 512, log=True),
         ),
         (od.IntDistribution(16, 64, step=16), [16, 32, 48, 64]),
-        (od.IntDistribution(1, 29_998, step=3), list(range(1, 30_000, 3))),
+        pytest.param(
+            od.IntDistribution(1, 29_998, step=3),
+            list(range(1, 30_000, 3)),
+            id="as many steps as are accepted",
+            marks=pytest.mark.heavy,
+        ),
         (od.IntDistribution(4, 4, step=3), CS.Constant("x", 4)),
         (
             od.CategoricalDistribution(["a", 1, None]),

@@ -197,6 +197,7 @@ def test_a_disk_that_is_full_for_checkpoints_stops_the_run(
         patient.check(tmp_path / "copy", expected(name))
 
 
+@pytest.mark.heavy
 def test_a_disk_without_inodes_stops_the_run(
     tmp_path: Path, expected: Expected, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -252,6 +252,7 @@ def test_a_study_that_nobody_closes_lets_go_of_its_file(path: Path) -> None:
         assert other.ask() is not None
 
 
+@pytest.mark.heavy
 def test_a_script_that_closes_nothing_is_told_nothing(path: Path) -> None:
     make(path).close()
     code = "import sys, deepband; study = deepband.open_study(sys.argv[1]); study.ask()"

@@ -207,7 +207,8 @@ def played(
 
 
 @pytest.mark.parametrize(
-    "sampler", ["uniform", pytest.param("tpe", marks=pytest.mark.heavy), "prior"]
+    "sampler",
+    ["uniform", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("tpe", "prior"))],
 )
 def test_any_number_of_workers_comes_to_the_same(tmp_path: Path, sampler: str) -> None:
     found = []
