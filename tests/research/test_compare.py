@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
 import sys
 from collections.abc import Mapping
 from fractions import Fraction
@@ -20,7 +22,7 @@ from deepband import DeepbandError, InputError
 from deepband.core.facts import Config
 from deepband.core.schedule import Schedule
 from deepband.interfaces.cli import main
-from deepband.research.compare import methods
+from deepband.research.compare import methods, peer_worker
 from deepband.research.compare.anytime_plot import draw_curves, panels
 from deepband.research.compare.curves import UNSEEN, Curves
 from deepband.research.compare.equal_cost import equal_cost_report, matches
@@ -32,7 +34,7 @@ from deepband.research.compare.own_methods import (
     deepen_preserving,
     extend_by_rule,
 )
-from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON
+from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON, task_of
 from deepband.research.compare.peers import suggested
 from deepband.research.compare.references import Reference
 from deepband.research.compare.standing_tables import report
@@ -226,6 +228,29 @@ def test_a_method_spends_what_it_may(name: str) -> None:
 def test_a_method_is_the_same_again(name: str) -> None:
     first, again = (played(name, scenario="rbv2_xgboost", max_budget=9) for _ in range(2))
     assert first.steps == again.steps
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", HOSTED)
+def test_a_tuner_ends_with_the_process_that_evaluates(name: str, tmp_path: Path) -> None:
+    program = [str(PEERS_PYTHON.absolute()), "-W", "ignore", peer_worker.__file__]
+    with subprocess.Popen(
+        program,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print(json.dumps(task_of(name, Ledger(task("lcbench")), 0)), file=process.stdin, flush=True)
+        for number in range(3):
+            assert json.loads(process.stdout.readline())
+            print(json.dumps([number, 0.5]), file=process.stdin, flush=True)
+        process.stdout.close()  # as if this process had been killed
+        process.stdin.close()
+        assert process.wait(60) == 1
 
 
 @pytest.mark.heavy

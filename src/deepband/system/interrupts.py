@@ -44,18 +44,18 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            _entered.append(self)
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._former[number] = signal.signal(number, self._handle)
+                self._former[number] = signal.signal(number, self._handle) or signal.SIG_DFL
+            _entered.append(self)
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        if self in _entered:
-            _entered.remove(self)
         for number, former in self._former.items():
             signal.signal(number, former)
+        if self in _entered:
+            _entered.remove(self)
         if self.count and error is None:
             raise KeyboardInterrupt(RECORDED)
         if isinstance(error, KeyboardInterrupt) and not error.args:
@@ -82,10 +82,11 @@ class Interrupts:
 
     def restore_sigterm(self) -> None:
         """Give SIGTERM the effect that it had before."""
-        signal.signal(signal.SIGTERM, self._former[signal.SIGTERM] or signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, self._former[signal.SIGTERM])
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._process:  # Ctrl-C in a forked worker: the driver handles it
+        if os.getpid() != self._process:
+            self._handle_in_child(number)
             return
         self.count += 1
         if self.count == 1:
@@ -99,6 +100,13 @@ class Interrupts:
             os._exit(CODE)
         if self.count == 2 and self._breakable:
             raise KeyboardInterrupt
+
+    def _handle_in_child(self, number: int) -> None:
+        """Handle a signal in a forked worker: Ctrl-C is left to the driver, and a SIGTERM that came
+        before `_after_fork` has its effect now."""
+        if number == signal.SIGTERM:
+            self.restore_sigterm()
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def _answer(self, number: int) -> None:
         """Say what happens now. A display shows it from its own thread: drawing needs locks that

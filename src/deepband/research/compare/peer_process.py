@@ -32,12 +32,13 @@ def hosted(tuner: str, python: Path) -> Callable[[Ledger, int], None]:
 
     def run(ledger: Ledger, seed: int) -> None:
         with _process(tuner, python) as process:
-            search(_Hosted(process, _task(tuner, ledger, seed)), ledger)
+            search(_Hosted(process, task_of(tuner, ledger, seed)), ledger)
 
     return run
 
 
-def _task(tuner: str, ledger: Ledger, seed: int) -> peer_worker.Task:
+def task_of(tuner: str, ledger: Ledger, seed: int) -> peer_worker.Task:
+    """Return the first line that a tuner reads."""
     return {
         "tuner": tuner,
         "space": ledger.task.space.description,

@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 ETA = 3
 Task = dict[str, Any]
@@ -28,13 +28,16 @@ class Evaluations:
     def start(self, training: Any, config: Any, budget: float) -> None:
         """Ask for an evaluation. `training` identifies what is continued with a larger budget."""
         line = json.dumps([training, values_of(config), float(budget)])
-        print(line, file=self._questions, flush=True)
+        try:
+            print(line, file=self._questions, flush=True)
+        except OSError:
+            _end_with_the_driver()
 
     def result(self) -> tuple[int, float]:
         """Return the number and the loss of the next evaluation that ends."""
         answer = sys.stdin.readline()
-        if not answer:  # the other side is gone, and a tuner may catch exceptions
-            os._exit(1)
+        if not answer:
+            _end_with_the_driver()
         number, loss = json.loads(answer)
         return number, loss
 
@@ -42,6 +45,11 @@ class Evaluations:
         """Return the loss of an evaluation when it has ended."""
         self.start(training, config, budget)
         return self.result()[1]
+
+
+def _end_with_the_driver() -> NoReturn:
+    """End because the other side is gone. Tuners would catch an exception and continue."""
+    os._exit(1)
 
 
 def smac(task: Task, space: Any, evaluations: Evaluations) -> None:
