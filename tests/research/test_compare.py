@@ -170,6 +170,21 @@ def test_what_ends_when_the_time_is_over_does_not_count() -> None:
     assert (ledger.spent, ledger.time) == (8, 8)
 
 
+def test_a_training_is_continued_only_when_it_has_ended() -> None:
+    """On two workers: the same training starts twice at 0 and once more at 3."""
+    (config,) = Uniform().draw(task().space, (), 0, [0], 0)
+    ledger = Ledger(task(), workers=2)
+    for _ in range(2):
+        ledger.start(Evaluation("a", config, 3))
+    ledger.end()
+    assert (ledger.spent, ledger.time) == (3, 3)
+    ledger.start(Evaluation("a", config, 9))
+    ledger.end()
+    assert (ledger.spent, ledger.time) == (6, 3)
+    ledger.end()
+    assert (ledger.spent, ledger.time) == (12, 9)
+
+
 @pytest.mark.parametrize(
     "name",
     ["uniform", "gp", "tpe", "auto", "random", pytest.param("dehb", marks=pytest.mark.heavy)],

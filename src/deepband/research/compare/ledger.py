@@ -2,7 +2,8 @@
 
 Training continues: a config that was trained before in the same run pays the difference of the two
 budgets, any other config its whole budget. This holds for all methods, even if their own
-implementation would start again, because users can keep checkpoints for them.
+implementation would start again, because users can keep checkpoints for them. What has not ended
+yet has left no checkpoint: the same training on two workers at a time is paid twice.
 
 Evaluations run on simulated workers, for as long as they cost. With one worker, the time is what
 has been spent.
@@ -93,7 +94,7 @@ class Ledger:
         self._running: dict[int, tuple[Evaluation, float]] = {}
         """With their costs."""
         self._trained: dict[Hashable, float] = {}
-        """The largest budget so far, by training."""
+        """The largest budget of the evaluations that have ended, by training."""
         self._best = -1.0, 0.0
         """The incumbent's budget and its accuracy there."""
 
@@ -104,9 +105,8 @@ class Ledger:
     def start(self, evaluation: Evaluation) -> None:
         """Let a free worker start an evaluation."""
         training, budget = evaluation.training, float(evaluation.budget)
-        trained = self._trained.get(training, 0.0)
-        cost, number = max(0.0, budget - trained), next(self._numbers)
-        self._trained[training] = max(budget, trained)
+        cost = max(0.0, budget - self._trained.get(training, 0.0))
+        number = next(self._numbers)
         self._running[number] = evaluation, cost
         self.clock.start(number, cost)
 
@@ -116,7 +116,8 @@ class Ledger:
         if self.clock.time * self.workers > self.limit * (1 + 1e-9):
             raise SpentError
         self.spent, self.time = self.spent + cost, self.clock.time
-        _, config, budget, _ = evaluation
+        training, config, budget, _ = evaluation
+        self._trained[training] = max(float(budget), self._trained.get(training, 0.0))
         accuracy = self.task.problem(config, self.task.fidelity(budget))
         if (budget, accuracy) > self._best:
             self._best = budget, accuracy
