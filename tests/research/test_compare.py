@@ -28,13 +28,13 @@ from deepband.research.compare.curves import UNSEEN, Curves
 from deepband.research.compare.equal_cost import equal_cost_report, matches
 from deepband.research.compare.extension_rules import RULES, ranks_differ
 from deepband.research.compare.ledger import Evaluation, Ledger, SpentError, Task
-from deepband.research.compare.method_comparison import MethodComparison, seed_of
+from deepband.research.compare.method_comparison import MethodComparison, Unit, rows_of, seed_of
 from deepband.research.compare.methods import METHODS, PEERS, RIGHT, SMALL, play
 from deepband.research.compare.own_methods import (
     deepen_preserving,
     extend_by_rule,
 )
-from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON, task_of
+from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON, SEQUENTIAL, task_of
 from deepband.research.compare.peers import suggested
 from deepband.research.compare.references import Reference
 from deepband.research.compare.standing_tables import report
@@ -170,6 +170,11 @@ def test_what_ends_when_the_time_is_over_does_not_count() -> None:
     assert (ledger.spent, ledger.time) == (8, 8)
 
 
+def test_a_run_without_a_result_is_an_error() -> None:
+    with pytest.raises(DeepbandError, match="random has no result on lcbench 7"):
+        rows_of(Ledger(task(), workers=100), Unit("lcbench", "7", "random"), 0)
+
+
 def test_a_training_is_continued_only_when_it_has_ended() -> None:
     """On two workers: the same training starts twice at 0 and once more at 3."""
     (config,) = Uniform().draw(task().space, (), 0, [0], 0)
@@ -283,6 +288,21 @@ def test_what_a_tuner_says_when_it_fails_is_shown() -> None:
     """Here it is started by a Python interpreter that does not have it."""
     with pytest.raises(DeepbandError, match=r"dehb failed: [^$]*No module named 'dehb'"):
         play("dehb", Ledger(task()), 0, Path(sys.executable))
+
+
+def test_a_tuner_that_fails_is_reported_although_time_runs_out(tmp_path: Path) -> None:
+    """It has sent one evaluation, which would end too late, and no other one."""
+    ledger = Ledger(task(), workers=2)
+    ledger.limit = 1
+    python = program(tmp_path / "python", "read task", "echo '[0, {}, 27]'", "nonsense", "exit 1")
+    with pytest.raises(DeepbandError, match=r"dehb failed: [^$]*nonsense"):
+        play("dehb", ledger, 0, python)
+
+
+@pytest.mark.parametrize("name", SEQUENTIAL)
+def test_a_sequential_tuner_refuses_several_workers(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name} runs on one worker, but 2 were given"):
+        play(name, Ledger(task(), workers=2), 0)
 
 
 def test_every_method_stands_in_one_table() -> None:
@@ -656,17 +676,48 @@ def test_settings_that_make_no_sense(tmp_path: Path) -> None:
         ({"width": 0}, "width is 0: give"),
         ({"methods": ("bowl",)}, "'bowl'"),
         ({"methods": ("bohb",), "peers_python": tmp_path / "python"}, "bohb needs"),
+        ({"methods": ("dehb",), "peers_python": Path(sys.executable)}, "dehb needs"),
+        ({"simulated_workers": 54}, "at max_budget 27. Give at most 53 workers"),
+        *(
+            ({"methods": (name,), "max_budget": 243}, f"{name} would start at budget 3")
+            for name in HOSTED
+        ),
     ):
         with pytest.raises(InputError, match=message):
             MethodComparison(data=data(), **given)
     with pytest.raises(InputError, match="smac is compared on one worker only"):
         MethodComparison(data=data(), methods=("smac",), simulated_workers=8)
-    concurrent = MethodComparison(
-        data=data(), simulated_workers=8, peers_python=Path(sys.executable)
-    )
-    assert {*METHODS} - {*concurrent.played} == {"smac", "bohb"}
+    assert MethodComparison(data=data(), simulated_workers=53).simulated_workers == 53
     without = MethodComparison(data=data(), peers_python=tmp_path / "python")
     assert {*without.played} == {*METHODS} - {*HOSTED}
     assert {*PEERS} - {*without.played} == {*HOSTED} == {"smac", "bohb", "dehb"}
     assert {*SAMPLERS} <= {*without.played}
     assert len(list(without.units())) == len(without.played) * 28
+
+
+def test_an_interpreter_is_asked_for_its_tuners(tmp_path: Path) -> None:
+    python = interpreter(tmp_path / "some", "hpbandster")
+    assert [name for name in HOSTED if methods.is_installed(name, python)] == ["bohb"]
+    assert not methods.is_installed("bohb", Path(sys.executable))
+    has_all = interpreter(tmp_path / "all", "smac", "hpbandster", "dehb")
+    for settings, left_out in (
+        ({}, set()),
+        ({"simulated_workers": 8}, {"smac", "bohb"}),
+        ({"max_budget": 243}, {*HOSTED}),
+    ):
+        comparison = MethodComparison(data=data(), peers_python=has_all, **settings)
+        assert {*METHODS} - {*comparison.played} == left_out
+
+
+def interpreter(folder: Path, *packages: str) -> Path:
+    """This interpreter, with more packages, which are empty."""
+    for name in packages:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").touch()
+    return program(folder / "python", f'PYTHONPATH="{folder}" exec "{sys.executable}" "$@"')
+
+
+def program(place: Path, *lines: str) -> Path:
+    place.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    place.chmod(0o755)
+    return place

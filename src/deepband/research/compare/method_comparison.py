@@ -8,7 +8,6 @@ OUT/curves.png        regret against budget spent, or against simulated time
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,21 +16,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deepband.core.schedule import Schedule, check_count
-from deepband.errors import InputError, UnknownNameError
+from deepband.errors import DeepbandError, InputError, UnknownNameError
 from deepband.research.compare.anytime_plot import draw_curves
 from deepband.research.compare.curves import MEASURES, Curves
 from deepband.research.compare.ledger import ETA, WIDTH, Ledger, Task
 from deepband.research.compare.methods import (
     GUESSES,
     METHODS,
-    SEQUENTIAL,
     SLOW,
     SLOW_SEEDS,
     is_builtin,
     is_installed,
     play,
 )
-from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON
+from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON, SEQUENTIAL
 from deepband.research.compare.references import SAMPLE, reference
 from deepband.research.compare.standing_tables import report
 from deepband.research.experiment import Experiment
@@ -41,6 +39,9 @@ from deepband.system.installation import install_command
 
 QUICK = 2
 """Data sets per benchmark in a quick comparison."""
+INEXACT = ETA**5
+"""The max_budget whose logarithm SMAC, BOHB and DEHB compute as slightly less than 5: they would
+leave out the lowest rung."""
 
 
 class Unit(NamedTuple):
@@ -66,7 +67,7 @@ class Row(NamedTuple):
     """Of the incumbent with the benchmark's largest budget."""
     trained: float
     """The accuracy of the incumbent as it was trained: with the largest budget so far."""
-    time: float = math.nan
+    time: float
     """The simulated time, in that of a full run by workers that are always busy. With one worker,
     it is `spent`."""
 
@@ -95,34 +96,51 @@ class MethodComparison(Experiment[Unit]):
             raise InputError(f"max_budget is {self.max_budget}: give 9, 27, 81 or 243.")
         check_count("width", self.width)
         check_count("simulated_workers", self.simulated_workers)
+        self._check_time()
         for name in self.methods:
             if name not in METHODS:
                 raise UnknownNameError("method", name, METHODS)
-            if not self._is_possible(name):
-                raise InputError(
-                    f"The method {name} is compared on one worker only, but simulated_workers is "
-                    f"{self.simulated_workers}: leave out {', '.join(SEQUENTIAL)}."
-                )
-            if not is_installed(name, self.peers_python):
-                raise InputError(
-                    f"The method {name} needs a package that is not installed: "
-                    f"{install_command('tpe,forest')}, or for {', '.join(HOSTED)} a Python "
-                    f"interpreter that has them (expected at {self.peers_python})."
-                )
+            if problem := self._problem_with(name):
+                raise InputError(f"The method {name} {problem}")
+
+    def _check_time(self) -> None:
+        """Refuse a time in which a method may not end a single evaluation."""
+        spent = float(Schedule.of(ETA, 1, self.max_budget, self.width).cost_resumed)
+        if self.simulated_workers * self.max_budget > spent:
+            raise InputError(
+                f"simulated_workers is {self.simulated_workers}: if they spend what a study of "
+                f"width {self.width} spends, their time is shorter than one evaluation at "
+                f"max_budget {self.max_budget}. Give at most {spent // self.max_budget:.0f} "
+                "workers, or a larger width."
+            )
+
+    def _problem_with(self, method: str) -> str:
+        """Return why a method cannot be compared with these settings; "" if it can."""
+        if self.simulated_workers > 1 and method in SEQUENTIAL:
+            return (
+                f"is compared on one worker only, but simulated_workers is "
+                f"{self.simulated_workers}: leave out {', '.join(SEQUENTIAL)}."
+            )
+        if self.max_budget == INEXACT and method in HOSTED:
+            return (
+                f"would start at budget {ETA} instead of 1 with max_budget {INEXACT}, because it "
+                f"rounds logarithms of budgets down: leave out {', '.join(HOSTED)}, or give a "
+                "smaller max_budget."
+            )
+        if not is_installed(method, self.peers_python):
+            return (
+                f"needs a package that is not installed: {install_command('tpe,forest')}, or for "
+                f"{', '.join(HOSTED)} a Python interpreter that has them (expected at "
+                f"{self.peers_python})."
+            )
+        return ""
 
     @cached_property
     def played(self) -> tuple[str, ...]:
         """The methods that take part, in the order of the tables."""
         default = filter(is_builtin, METHODS) if self.suite.brief else METHODS
         wanted = self.methods or tuple(default)
-        return tuple(
-            name
-            for name in METHODS
-            if name in wanted and self._is_possible(name) and is_installed(name, self.peers_python)
-        )
-
-    def _is_possible(self, method: str) -> bool:
-        return self.simulated_workers == 1 or method not in SEQUENTIAL
+        return tuple(name for name in METHODS if name in wanted and not self._problem_with(name))
 
     @property
     def limit(self) -> float:
@@ -146,8 +164,8 @@ class MethodComparison(Experiment[Unit]):
                 yield Unit(scenario, instance, method)
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that the results depend on, except for the methods, since more may be
-        added later."""
+        """Return what the results depend on, except for the methods, since more may be added later,
+        and for the versions of tools that run in an environment of their own."""
         names = dict.fromkeys(name for name, _ in self.problems)
         return {
             "instances": [f"{scenario} {instance}" for scenario, instance in self.problems],
@@ -216,6 +234,12 @@ class MethodComparison(Experiment[Unit]):
 def rows_of(ledger: Ledger, unit: Unit, seed: int) -> list[Row]:
     """Return the incumbents of a run and its end."""
     task, steps = ledger.task, ledger.steps
+    if not steps:
+        raise DeepbandError(
+            f"The method {unit.method} has no result on {unit.scenario} {unit.instance}: no "
+            f"evaluation ended within the time of {ledger.workers} simulated workers. Give fewer "
+            "workers, or a larger width."
+        )
     tops = [float(task.problem.fidelity.high)] * len(steps)
     found = task.problem.accuracies([step.config for step in steps], tops).tolist()
     unit_of_time = task.full_run / ledger.workers

@@ -18,7 +18,7 @@ from deepband.research.compare.own_methods import (
     deepen_frugally,
     do_not_deepen,
 )
-from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON, hosted
+from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON, hosted, installed_tuners
 from deepband.samplers import SamplerName
 
 Method: TypeAlias = Callable[[Ledger, int], None]
@@ -37,11 +37,9 @@ BEST = "gp"
 """The best of our samplers on the tuning data sets, which is tested against all other methods."""
 SAMPLED: tuple[SamplerName, ...] = get_args(SamplerName)
 PEERS = ("random", "optuna-random", "optuna-tpe", *HOSTED)
-SEQUENTIAL = ("smac", "bohb")
-"""Methods that are compared on one worker only: how they use several depends on real time."""
-SLOW = SEQUENTIAL
+SLOW = ("smac", "bohb")
 SLOW_SEEDS = 2
-"""The most seeds of a slow method: all of SMAC's runs take hours."""
+"""The most seeds of a slow method: SMAC's runs together take hours."""
 ONCE = "once"
 ENDING = (*(f"{ONCE}{ending}" for ending in GUESSES.values()), *RULES)
 """Methods that stop before the budget is spent."""
@@ -89,7 +87,7 @@ def method(name: str, peers_python: Path = PEERS_PYTHON) -> Method:
 def is_installed(name: str, peers_python: Path) -> bool:
     """Return whether the packages that a method needs are installed."""
     if name in HOSTED:
-        return peers_python.exists()
+        return name in installed_tuners(peers_python.absolute())
     return is_builtin(name) or find_spec(_PACKAGES[name.partition("-")[0]]) is not None
 
 

@@ -11,18 +11,26 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import TextIO
 
-from deepband.errors import DeepbandError
+from deepband.errors import DeepbandError, InputError
 from deepband.research.compare import peer_worker
-from deepband.research.compare.ledger import Evaluation, Ledger
+from deepband.research.compare.ledger import ETA, Evaluation, Ledger
 from deepband.research.compare.tuner import search
 
 PEERS_PYTHON = Path(".venv-peers/bin/python")
 """Where `make test-all` installs the tuners of `peer_worker`."""
 HOSTED = tuple(peer_worker.TUNERS)
 """The tuners that run there."""
+PACKAGES = {"smac": "smac", "bohb": "hpbandster", "dehb": "dehb"}
+"""What each of them needs."""
+QUESTION = "import sys; from importlib.util import find_spec as f; print(*filter(f, sys.argv[1:]))"
+"""A program that prints which of the given packages are installed."""
+SEQUENTIAL = ("smac", "bohb")
+"""Tuners that are compared on one worker only: how they use several depends on real time."""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 """SMAC's choices depend on the order of sets, and so on the seed of Python's hashes."""
 
@@ -31,10 +39,28 @@ def hosted(tuner: str, python: Path) -> Callable[[Ledger, int], None]:
     """Return a tuner of `peer_worker`, run by a Python interpreter that has it."""
 
     def run(ledger: Ledger, seed: int) -> None:
-        with _process(tuner, python) as process:
-            search(_Hosted(process, task_of(tuner, ledger, seed)), ledger)
+        if ledger.workers > 1 and tuner in SEQUENTIAL:
+            raise InputError(
+                f"{tuner} runs on one worker, but {ledger.workers} were given: give 1."
+            )
+        with _process(python) as (process, errors):
+            search(_Hosted(process, errors, task_of(tuner, ledger, seed)), ledger)
 
     return run
+
+
+@cache
+def installed_tuners(python: Path) -> frozenset[str]:
+    """Return the tuners whose packages a Python interpreter finds; none if it cannot be started."""
+    command = [str(python), "-c", QUESTION, *PACKAGES.values()]
+    folder = Path(peer_worker.__file__).parent  # where imports of the tuners' program start
+    try:
+        found = subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, text=True, cwd=folder
+        ).split()
+    except (OSError, subprocess.CalledProcessError):
+        return frozenset()
+    return frozenset(tuner for tuner, package in PACKAGES.items() if package in found)
 
 
 def task_of(tuner: str, ledger: Ledger, seed: int) -> peer_worker.Task:
@@ -42,6 +68,7 @@ def task_of(tuner: str, ledger: Ledger, seed: int) -> peer_worker.Task:
     return {
         "tuner": tuner,
         "space": ledger.task.space.description,
+        "eta": ETA,
         "max_budget": ledger.task.max_budget,
         "n_trials": ledger.task.schedule(ledger.width).evaluations,
         "seed": seed,
@@ -50,8 +77,9 @@ def task_of(tuner: str, ledger: Ledger, seed: int) -> peer_worker.Task:
 
 
 @contextmanager
-def _process(tuner: str, python: Path) -> Iterator[subprocess.Popen[str]]:
-    """Start the program of a tuner in a new folder. Raises if it fails, and ends it on exit."""
+def _process(python: Path) -> Iterator[tuple[subprocess.Popen[str], TextIO]]:
+    """Start the program of the tuners in a new folder, and end it on exit. Also yields what it
+    writes to stderr."""
     with (
         tempfile.TemporaryDirectory(prefix="deepband-") as folder,
         tempfile.TemporaryFile("w+") as errors,
@@ -66,10 +94,7 @@ def _process(tuner: str, python: Path) -> Iterator[subprocess.Popen[str]]:
             env=os.environ | ENVIRONMENT,
         )
         try:
-            yield process
-            if process.wait() != 0:
-                errors.seek(0)
-                raise DeepbandError(f"The tuner {tuner} failed: {errors.read()[-2000:]}")
+            yield process, errors
         finally:
             process.kill()
             process.communicate()
@@ -79,9 +104,12 @@ class _Hosted:
     """The tuner that runs in a process. After the first evaluations, one per worker, it sends one
     for each result that it receives."""
 
-    def __init__(self, process: subprocess.Popen[str], task: peer_worker.Task) -> None:
+    def __init__(
+        self, process: subprocess.Popen[str], errors: TextIO, task: peer_worker.Task
+    ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
+        self._process, self._errors, self._tuner = process, errors, task["tuner"]
         self._input, self._output = process.stdin, process.stdout
         self._numbers = count()
         self._send(task)
@@ -89,12 +117,20 @@ class _Hosted:
     def ask(self) -> Evaluation | None:
         line = self._output.readline()
         if not line:
+            self._check_end()
             return None
         training, config, budget = json.loads(line)
         return Evaluation(str(training), config, budget, next(self._numbers))
 
     def tell(self, evaluation: Evaluation, accuracy: float) -> None:
         self._send([evaluation.handle, -accuracy])
+
+    def _check_end(self) -> None:
+        """Raise if the program ended with an error: at once, because the search may end first, when
+        its time is over."""
+        if self._process.wait() != 0:
+            self._errors.seek(0)
+            raise DeepbandError(f"The tuner {self._tuner} failed: {self._errors.read()[-2000:]}")
 
     def _send(self, message: object) -> None:
         with suppress(BrokenPipeError):  # it has failed: nothing more comes from it

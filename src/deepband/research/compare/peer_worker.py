@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn, TextIO
 
-ETA = 3
 Task = dict[str, Any]
 
 
@@ -68,7 +67,8 @@ def smac(task: Task, space: Any, evaluations: Evaluations) -> None:
         max_budget=task["max_budget"],
         seed=task["seed"],
     )
-    MultiFidelityFacade(scenario, train, logging_level=False).optimize()
+    intensifier = MultiFidelityFacade.get_intensifier(scenario, eta=task["eta"])
+    MultiFidelityFacade(scenario, train, intensifier=intensifier, logging_level=False).optimize()
 
 
 def bohb(task: Task, space: Any, evaluations: Evaluations) -> None:
@@ -92,7 +92,7 @@ def bohb(task: Task, space: Any, evaluations: Evaluations) -> None:
     host, port = server.start()
     where = {"run_id": "compare", "nameserver": host, "nameserver_port": port}
     Trainer(**where, host=host, logger=logging.getLogger("worker")).run(background=True)
-    budgets = {"min_budget": 1, "max_budget": task["max_budget"], "eta": ETA}
+    budgets = {"min_budget": 1, "max_budget": task["max_budget"], "eta": task["eta"]}
     tuner = Tuner(space, **budgets, **where, host=host)
     tuner.run(n_iterations=task["n_trials"])
     tuner.shutdown(shutdown_workers=True)
@@ -107,7 +107,7 @@ def dehb(task: Task, space: Any, evaluations: Evaluations) -> None:
         cs=space,
         min_fidelity=1,
         max_fidelity=task["max_budget"],
-        eta=ETA,
+        eta=task["eta"],
         seed=task["seed"],
         n_workers=1,
         save_freq="end",  # not at each new incumbent: no file is needed
