@@ -490,8 +490,18 @@ def test_a_method_may_have_fewer_seeds() -> None:
     assert "| smac | 1 | " in report(curves, curves)
 
 
+def test_the_lowest_regret_is_that_of_methods_with_all_seeds() -> None:
+    results = made_results(uniform={1.0: 0.7}, tpe={1.0: 0.75}, smac={1.0: 0.8})
+    every = Curves(results, SCALES, 4)
+    assert "Lowest regret: smac. Better" in report(every, every)
+    fewer = (results["method"] != "smac") | (results["seed"] == 1)
+    curves = Curves({name: column[fewer] for name, column in results.items()}, SCALES, 4)
+    assert "Lowest regret of methods with 2 seeds: tpe. Better" in report(curves, curves)
+
+
 def test_curves_of_several_workers_are_against_time() -> None:
-    results = made_results(uniform={0.5: 0.7, 1.0: 0.8})
+    guesses = {"auto": {0.5: 0.7}, "once_9": {0.5: 0.7}, "wider_9": {0.5: 0.7}}
+    results = made_results(uniform={0.5: 0.7, 1.0: 0.8}, **guesses)
     results["time"] = 2 * results["spent"]
     curves = Curves(results, SCALES, 4, workers=8)
     assert curves.at("uniform", 1)[0] == pytest.approx([0.5, 0.475])
@@ -501,6 +511,10 @@ def test_curves_of_several_workers_are_against_time() -> None:
     assert "8 simulated workers" in page
     assert "| uniform | 1.000 |" in page
     assert "### First guess right, the time of one full run" in page
+    # These sections are about what methods spend, and the amounts are times.
+    sections = ("### When to stop", "### Deeper, wider or done")
+    alone = Curves(results, SCALES, 4)
+    assert all(each in report(alone, alone) and each not in page for each in sections)
 
 
 def test_slow_methods_have_two_seeds_at_most() -> None:
@@ -563,6 +577,7 @@ def test_the_best_of_our_samplers_is_tested_against_all_others() -> None:
     page = report(curves, curves)
     assert "### gp against all others on all data sets (2)" in page
     assert "### gp against all others on unseen benchmarks (1)" in page
+    assert page.endswith("| uniform | 2 |  |  |  |\n| smac | 2 |  |  |  |\n")  # of one data set
     assert "| other | seeds | 0.25 full runs spent | 0.5 full runs spent | " in page
     assert "gp against" not in report(made(), made())
 

@@ -53,17 +53,23 @@ def report(curves: Curves, trained: Curves) -> str:
         ]
     for group in (None, UNSEEN) if UNSEEN in curves.groups else (None,):
         parts += _best(curves, group)
-    ended = endings(curves)
-    if ended:
-        parts += [
-            "### When to stop",
-            "Spending is in full runs. Times: total spending over that of the cheapest first guess "
-            f"with no more regret in the same run (up to {AS_GOOD} counts as none). Excess: regret "
-            "minus that of a first guess with the same average spending on all data sets.",
-            markdown("method, spent, regret, times, excess", map(_end_row, ended)),
-        ]
-    parts.append(equal_cost_report(curves, trained))
+    if curves.workers == 1:  # both compare what methods spend, but the amounts would be times
+        parts += [*_stopping(curves), equal_cost_report(curves, trained)]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _stopping(curves: Curves) -> list[str]:
+    """A heading and the table of methods that stop by themselves."""
+    ended = endings(curves)
+    if not ended:
+        return []
+    return [
+        "### When to stop",
+        "Spending is in full runs. Times: total spending over that of the cheapest first guess "
+        f"with no more regret in the same run (up to {AS_GOOD} counts as none). Excess: regret "
+        "minus that of a first guess with the same average spending on all data sets.",
+        markdown("method, spent, regret, times, excess", map(_end_row, ended)),
+    ]
 
 
 def _best(curves: Curves, group: str | None) -> list[str]:
@@ -86,7 +92,8 @@ def _best(curves: Curves, group: str | None) -> list[str]:
 
 
 def _tested(duel: Duel) -> str:
-    return f"{_shown(duel.difference)}; {duel.p:.2g}"
+    """The difference and its test; nothing for a single data set, which cannot be tested."""
+    return f"{_shown(duel.difference)}; {duel.p:.2g}" if duel.difference.pairs > 1 else ""
 
 
 def answer_peers(fought: Sequence[Duel]) -> Iterator[str]:
@@ -101,17 +108,27 @@ def answer_peers(fought: Sequence[Duel]) -> Iterator[str]:
 
 
 def _answer(found: Sequence[Standing]) -> str:
-    best = min(found, key=lambda each: float(each.regret.mean))
+    lowest = _lowest(found)
     if not any(each.duel for each in found):
-        return f"Lowest regret: {best.method}."
+        return lowest
     better, worse = (
         [each.method for each in found if each.duel and each.duel.verdict == verdict]
         for verdict in ("better", "worse")
     )
     return (
-        f"Lowest regret: {best.method}. Better than {BASE}: {', '.join(better) or 'none'}. "
+        f"{lowest} Better than {BASE}: {', '.join(better) or 'none'}. "
         f"Worse: {', '.join(worse) or 'none'}."
     )
+
+
+def _lowest(found: Sequence[Standing]) -> str:
+    """Which method has the lowest regret, of those with the most seeds: means over different seeds
+    cannot be compared."""
+    seeds = max(each.seeds for each in found)
+    compared = [each for each in found if each.seeds == seeds]
+    best = min(compared, key=lambda each: float(each.regret.mean))
+    among = "" if len(compared) == len(found) else f" of methods with {seeds} seeds"
+    return f"Lowest regret{among}: {best.method}."
 
 
 def _standing_table(found: Sequence[Standing]) -> str:

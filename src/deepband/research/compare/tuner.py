@@ -11,8 +11,8 @@ class Tuner(Protocol):
     """Proposes evaluations and learns from their results."""
 
     def ask(self) -> Evaluation | None:
-        """Return the next evaluation. None means that it waits for results, or that it has ended
-        if nothing is running."""
+        """Return the next evaluation. None: it waits for running evaluations; if none is running,
+        the search has ended."""
 
     def tell(self, evaluation: Evaluation, accuracy: float) -> None:
         """Record the result of an evaluation."""
