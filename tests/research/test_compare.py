@@ -685,7 +685,7 @@ def test_a_comparison_of_one_full_run(tmp_path: Path) -> None:
 
 
 def test_settings_that_make_no_sense(tmp_path: Path) -> None:
-    for given, message in (
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"seeds": 0}, "seeds is 0"),
         ({"max_budget": 10}, "give 9, 27, 81 or 243"),
         ({"width": 0}, "width is 0: give"),
@@ -697,7 +697,8 @@ def test_settings_that_make_no_sense(tmp_path: Path) -> None:
             ({"methods": (name,), "max_budget": 243}, f"{name} would start at budget 3")
             for name in HOSTED
         ),
-    ):
+    ]
+    for given, message in refused:
         with pytest.raises(InputError, match=message):
             MethodComparison(data=data(), **given)
     with pytest.raises(InputError, match="smac is compared on one worker only"):
@@ -715,11 +716,12 @@ def test_an_interpreter_is_asked_for_its_tuners(tmp_path: Path) -> None:
     assert [name for name in HOSTED if methods.is_installed(name, python)] == ["bohb"]
     assert not methods.is_installed("bohb", Path(sys.executable))
     has_all = interpreter(tmp_path / "all", "smac", "hpbandster", "dehb")
-    for settings, left_out in (
+    cases: list[tuple[dict[str, Any], set[str]]] = [
         ({}, set()),
         ({"simulated_workers": 8}, {"smac", "bohb"}),
         ({"max_budget": 243}, {*HOSTED}),
-    ):
+    ]
+    for settings, left_out in cases:
         comparison = MethodComparison(data=data(), peers_python=has_all, **settings)
         assert {*METHODS} - {*comparison.played} == left_out
 

@@ -25,7 +25,13 @@ from deepband.interfaces.cli.group import PATH, main
     help="Names, as in tpe,smac.  [default: all that are installed; with synthetic data, those "
     "that need no other package]",
 )
-@click.option("--max-budget", type=int, default=27, show_default=True, help="9, 27, 81 or 243.")
+@click.option(
+    "--max-budget",
+    type=int,
+    default=27,
+    show_default=True,
+    help="9, 27, 81 or 243 (243 without SMAC, BOHB and DEHB).",
+)
 @click.option(
     "--width",
     type=int,
@@ -46,8 +52,7 @@ from deepband.interfaces.cli.group import PATH, main
     type=PATH,
     default=Path(".venv-peers/bin/python"),
     show_default=True,
-    help="A Python interpreter with SMAC, HpBandSter (BOHB) and DEHB; without it, these are left "
-    "out.",
+    help="A Python interpreter with SMAC, HpBandSter (BOHB) and DEHB; those it lacks are left out.",
 )
 def compare(
     data: str,
@@ -65,6 +70,8 @@ def compare(
     """Compare samplers and ways of deepening with each other and with other tools.
 
     Each method may spend what a study of the given width spends, counted in the same way for all.
+    With --simulated-workers, each method has the time in which that many workers, if they are
+    always busy, spend as much.
     SMAC and BOHB are slow, so they have at most two seeds.
     Writes results.parquet, tables.md and curves.png to OUT. If it is interrupted, run it again to
     resume; methods can be added later.
