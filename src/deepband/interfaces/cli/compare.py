@@ -65,7 +65,7 @@ def compare(
     """Compare samplers and ways of deepening with each other and with other tools.
 
     Each method may spend what a study of the given width spends, counted in the same way for all.
-    SMAC and BOHB are slow, so they have at most two seeds.
+    SMAC and BOHB are slow, so they have at most three seeds.
     Writes results.parquet, tables.md and curves.png to OUT. If it is interrupted, run it again to
     resume; methods can be added later.
 

@@ -40,7 +40,7 @@ PEERS = ("random", "optuna-random", "optuna-tpe", *HOSTED)
 SEQUENTIAL = ("smac", "bohb")
 """Methods that are compared on one worker only: how they use several depends on real time."""
 SLOW = SEQUENTIAL
-SLOW_SEEDS = 2
+SLOW_SEEDS = 3
 """The most seeds of a slow method: all of SMAC's runs take hours."""
 ONCE = "once"
 ENDING = (*(f"{ONCE}{ending}" for ending in GUESSES.values()), *RULES)
