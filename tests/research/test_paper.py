@@ -346,7 +346,6 @@ def is_alive(session: int) -> bool:
     return True
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.heavy)])
 def test_interrupted_it_stops_and_says_how_to_go_on(times: int, tmp_path: Path) -> None:
     arguments = ["-m", "deepband", *command(tmp_path / "out", "--seeds", "10")]

@@ -72,7 +72,7 @@ def compare(
     Each method may spend what a study of the given width spends, counted in the same way for all.
     With --simulated-workers, each method has the time in which that many workers, if they are
     always busy, spend as much.
-    SMAC and BOHB are slow, so they have at most two seeds.
+    SMAC and BOHB are slow, so they have at most three seeds.
     Writes results.parquet, tables.md and curves.png to OUT. If it is interrupted, run it again to
     resume; methods can be added later.
 

@@ -38,7 +38,7 @@ BEST = "gp"
 SAMPLED: tuple[SamplerName, ...] = get_args(SamplerName)
 PEERS = ("random", "optuna-random", "optuna-tpe", *HOSTED)
 SLOW = ("smac", "bohb")
-SLOW_SEEDS = 2
+SLOW_SEEDS = 3
 """The most seeds of a slow method: SMAC's runs together take hours."""
 ONCE = "once"
 ENDING = (*(f"{ONCE}{ending}" for ending in GUESSES.values()), *RULES)
