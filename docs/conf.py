@@ -7,7 +7,7 @@ author = "the deepband authors"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
-exclude_patterns = ["moving/*"]
+exclude_patterns = ["moving/*", "compare/*"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 

@@ -16,7 +16,7 @@ from deepband.core.facts import Config
 from deepband.interfaces.cli import main
 from deepband.research.benchmark import Benchmark
 from deepband.research.compare.method_comparison import MethodComparison
-from deepband.research.compare.methods import METHODS, is_builtin
+from deepband.research.compare.methods import METHODS, is_quick
 from deepband.research.paper.replication import Replication
 from deepband.research.result_files import read_columns
 from deepband.research.suites import SYNTHETIC, read_benchmark, read_space, suite
@@ -139,8 +139,8 @@ def test_the_comparison_needs_no_data(tmp_path: Path) -> None:
 
 def test_defaults_need_neither_data_nor_other_packages() -> None:
     played = MethodComparison().played
-    assert played == tuple(name for name in METHODS if is_builtin(name))
-    assert {"uniform", "gp", "frugal-9", "auto", "random"} <= {*played}
-    assert not {"tpe", "forest-3", "optuna-tpe", "smac"} & {*played}
+    assert played == tuple(name for name in METHODS if is_quick(name))
+    assert {"uniform", "prior", "frugal-9", "auto", "random"} <= {*played}
+    assert not {"tpe", "forest-3", "gp", "optuna-tpe", "smac"} & {*played}
     assert "tpe" in MethodComparison(methods=("tpe",)).played
     assert Replication().names == tuple(CURVES)

@@ -31,8 +31,8 @@ class Suite:
     packages: tuple[str, ...] = ()
     """What it needs in addition to deepband's own dependencies."""
     brief: bool = False
-    """Whether a comparison leaves out methods of other packages unless they are named: they take
-    minutes, the others seconds."""
+    """Whether a comparison leaves out `gp` and methods of other packages unless they are named:
+    they take minutes, the others seconds."""
     note: str = ""
     """What readers of results must know about the benchmarks."""
 

@@ -3,7 +3,8 @@ that `uniform` would have sampled at the same index.
 
 Thus each of them samples exactly as `uniform` does until it has enough observations, and always at
 every third index (`gp`: every fifth). A third of a study's configs is therefore random whatever the
-losses are, and Hyperband's guarantee holds with three times the configs (`gp`: five times).
+losses are, and Hyperband's guarantee holds with three times the configs of a bracket (`gp`: five
+times).
 """
 
 from __future__ import annotations

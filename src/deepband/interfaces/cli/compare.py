@@ -22,8 +22,8 @@ from deepband.interfaces.cli.group import PATH, main
 @click.option(
     "--methods",
     default="",
-    help="Names, as in tpe,smac.  [default: all that are installed; with synthetic data, those "
-    "that need no other package]",
+    help="Names, as in tpe,smac.  [default: all that are installed; with synthetic data, the "
+    "quick ones of deepband]",
 )
 @click.option(
     "--max-budget",

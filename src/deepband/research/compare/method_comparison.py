@@ -25,8 +25,8 @@ from deepband.research.compare.methods import (
     METHODS,
     SLOW,
     SLOW_SEEDS,
-    is_builtin,
     is_installed,
+    is_quick,
     play,
 )
 from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON, SEQUENTIAL
@@ -79,7 +79,7 @@ class MethodComparison(Experiment[Unit]):
     seeds: int = 5
     instances: str = "reporting"
     methods: tuple[str, ...] = ()
-    """Empty for all that are installed; on synthetic data, for those of deepband alone."""
+    """Empty for all that are installed; on synthetic data, for the quick ones of deepband."""
     max_budget: int = 27
     width: int = WIDTH
     """Every method may spend what a study of this width spends."""
@@ -138,7 +138,7 @@ class MethodComparison(Experiment[Unit]):
     @cached_property
     def played(self) -> tuple[str, ...]:
         """The methods that take part, in the order of the tables."""
-        default = filter(is_builtin, METHODS) if self.suite.brief else METHODS
+        default = filter(is_quick, METHODS) if self.suite.brief else METHODS
         wanted = self.methods or tuple(default)
         return tuple(name for name in METHODS if name in wanted and not self._problem_with(name))
 

@@ -88,12 +88,13 @@ def is_installed(name: str, peers_python: Path) -> bool:
     """Return whether the packages that a method needs are installed."""
     if name in HOSTED:
         return name in installed_tuners(peers_python.absolute())
-    return is_builtin(name) or find_spec(_PACKAGES[name.partition("-")[0]]) is not None
+    package = _PACKAGES.get(name.partition("-")[0])
+    return package is None or find_spec(package) is not None
 
 
-def is_builtin(name: str) -> bool:
-    """Return whether a method needs nothing but deepband."""
-    return name.partition("-")[0] not in {*_PACKAGES, *HOSTED}
+def is_quick(name: str) -> bool:
+    """Return whether a method needs nothing but deepband and takes less than a second per run."""
+    return name.partition("-")[0] not in {*_PACKAGES, *HOSTED, "gp"}
 
 
 def play(name: str, ledger: Ledger, seed: int, peers_python: Path = PEERS_PYTHON) -> None:
