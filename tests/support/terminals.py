@@ -29,7 +29,8 @@ class Terminal:
         self._shown = b""
         self._reader, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        environment = {**os.environ, "TERM": "xterm"}
+        # Python 3.13 colours tracebacks.
+        environment = {**os.environ, "TERM": "xterm", "PYTHON_COLORS": "0"}
         self._process = Process(arguments, cwd=folder, env=environment, terminal=inside)
         os.close(inside)
 
