@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from deepband.core.records import Evaluation, Job
 from deepband.core.schedule import Schedule
 from deepband.errors import (
+    BatchError,
     BudgetError,
     BusyWarning,
     ClosedError,
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from deepband.analysis.failures import FailureGroup, Failures
     from deepband.analysis.quote import Price, Quote
     from deepband.analysis.summary import Plan, RunSummary
-    from deepband.execution.objective import Context
+    from deepband.execution.batch import BatchContext
+    from deepband.execution.context import Context
     from deepband.execution.progress import Progress, RunningEvaluation
     from deepband.storage.saved_objects import load_checkpoint
     from deepband.study.forecast import Forecast
@@ -51,6 +53,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Advice",
+    "BatchContext",
+    "BatchError",
     "BudgetError",
     "BusyWarning",
     "ClosedError",
@@ -100,9 +104,10 @@ __all__ = [
 
 _LATER = {
     "Advice": "deepband.analysis.advice",
+    "BatchContext": "deepband.execution.batch",
     "Confirmations": "deepband.analysis.confirmations",
     "ConfirmedConfig": "deepband.analysis.confirmations",
-    "Context": "deepband.execution.objective",
+    "Context": "deepband.execution.context",
     "FailureGroup": "deepband.analysis.failures",
     "Failures": "deepband.analysis.failures",
     "Forecast": "deepband.study.forecast",

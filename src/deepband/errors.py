@@ -10,6 +10,7 @@
     ├── UnfinishedError       the current run must be finished first
     ├── NoResultError         no evaluation has a finite loss yet
     ├── ObjectiveError        the first evaluations of an objective all failed
+    │   └── BatchError        an objective did not return one result per config of a batch
     ├── ClosedError           the study was closed
     ├── FactError             facts that contradict each other
     └── StorageError          a study file that cannot be read or written
@@ -29,6 +30,7 @@ from numbers import Integral
 from typing import Any
 
 __all__ = [
+    "BatchError",
     "BudgetError",
     "BusyWarning",
     "ClosedError",
@@ -212,6 +214,18 @@ class ObjectiveError(DeepbandError):
             f"{failed}; nothing was recorded. {hint}Fix the "
             "objective and run again, or accept the failures with first_failures=0. The first "
             f"error:\n{errors[0].strip()}"
+        )
+
+
+class BatchError(ObjectiveError):
+    """The results that an objective returned for a batch do not fit its configs."""
+
+    def __init__(self, errors: Sequence[str]) -> None:
+        self.errors = tuple(errors)
+        DeepbandError.__init__(
+            self,
+            f"{errors[0].strip()}\nNothing was recorded for these configs; valid results of others "
+            "are kept. Fix the objective and run again to continue.",
         )
 
 

@@ -194,7 +194,7 @@ class TestExecutor:
     @over(*ELSEWHERE)
     def test_wait_blocks_up_to_its_limit_when_nothing_ends(self, bench: Bench) -> None:
         executor = bench.open()
-        executor.submit(bench.task("hold"))
+        executor.submit([bench.task("hold")])
         start = time.monotonic()
         assert list(executor.wait(0.3)) == []
         assert time.monotonic() - start >= 0.3
@@ -202,7 +202,7 @@ class TestExecutor:
     @over(*KINDS)
     def test_wait_returns_as_soon_as_a_task_ends(self, bench: Bench) -> None:
         executor = bench.open()
-        executor.submit(bench.task())
+        executor.submit([bench.task()])
         [ended] = executor.wait(LONG)
         assert ended.attempt is not None
         assert ended.attempt.outcome.loss == 1.0
@@ -211,8 +211,8 @@ class TestExecutor:
     @over(*ELSEWHERE)
     def test_a_task_that_runs_on_delays_no_other(self, bench: Bench) -> None:
         executor = bench.open()
-        executor.submit(bench.task("hold"))
-        executor.submit(bench.task())
+        executor.submit([bench.task("hold")])
+        executor.submit([bench.task()])
         assert losses(executor.wait(LONG)) == {2: 2.0}
         bench.gate.touch()
         assert losses(executor.wait(LONG)) == {1: 1.0}
@@ -220,7 +220,7 @@ class TestExecutor:
     @over(*ELSEWHERE)
     def test_wait_returns_as_soon_as_a_task_is_too_late(self, bench: Bench) -> None:
         executor = bench.open(timeout=0.5)
-        executor.submit(bench.task("hold"))
+        executor.submit([bench.task("hold")])
         [ended] = executor.wait(LONG)
         assert ended.attempt is None
         assert (ended.lost or "").startswith("Timeout: it took more than 0.5 seconds")
@@ -231,7 +231,7 @@ class TestExecutor:
         size = executor.free
         assert size == (1 if bench.kind == "inline" else 2)
         for left in reversed(range(size)):
-            executor.submit(bench.task())
+            executor.submit([bench.task()])
             assert executor.free == left
         ended: list[Ended] = []
         while len(ended) < size:
@@ -246,7 +246,7 @@ class TestExecutor:
         ended: list[Ended] = []
         while len(ended) < 8:
             while waiting and executor.free:
-                executor.submit(waiting.pop())
+                executor.submit([waiting.pop()])
             ended += executor.wait(LONG)
         assert losses(ended) == {n: None if n == 4 else float(n) for n in range(1, 9)}
         assert set(Counter(each.task.job.key for each in ended).values()) == {1}
@@ -255,7 +255,7 @@ class TestExecutor:
     @over(*KINDS)
     def test_what_an_objective_raises_is_a_result(self, bench: Bench) -> None:
         executor = bench.open()
-        executor.submit(bench.task("fail"))
+        executor.submit([bench.task("fail")])
         [ended] = executor.wait(LONG)
         assert ended.attempt is not None
         assert ended.attempt.outcome.loss is None
@@ -264,25 +264,25 @@ class TestExecutor:
     @over(*DYING)
     def test_a_worker_that_dies_loses_its_task_and_no_other(self, bench: Bench) -> None:
         executor = bench.open()
-        executor.submit(bench.task("die"))
+        executor.submit([bench.task("die")])
         [ended] = executor.wait(LONG)
         assert ended.attempt is None
         assert (ended.lost or "").startswith("WorkerDied: ")
         wait_until(lambda: executor.free)
-        executor.submit(bench.task())
+        executor.submit([bench.task()])
         assert losses(executor.wait(LONG)) == {2: 2.0}
 
     @over("process pool")
     def test_a_pool_that_breaks_ends_the_run(self, bench: Bench) -> None:
         executor = bench.open()
-        executor.submit(bench.task("die"))
+        executor.submit([bench.task("die")])
         with pytest.raises(DeepbandError, match="accepts no more tasks: BrokenProcessPool"):
             executor.wait(LONG)
 
     @over(*KINDS)
     def test_close_ends_what_was_not_begun(self, bench: Bench) -> None:
         executor = bench.open()
-        executor.submit(bench.task())
+        executor.submit([bench.task()])
         executor.close()
         executor.close()
         assert bench.outbox.running() == []
@@ -291,7 +291,7 @@ class TestExecutor:
     def test_close_waits_for_no_task_and_wants_no_result(self, bench: Bench) -> None:
         """The task ends after `close` has returned, unless its worker was killed."""
         executor = bench.open()
-        executor.submit(bench.task("hold"))
+        executor.submit([bench.task("hold")])
         wait_until(bench.gate.with_suffix(".begun").exists)
         executor.close()
         assert bench.outbox.running() == []

@@ -848,7 +848,7 @@ class Late(ThreadPoolExecutor):
         self.began: list[Future[Any]] = []
 
     def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
-        key = arguments[1].task.job.key
+        key = arguments[1].key
         if self.began or key[1] < 9 or key[0] > 0:  # not ahead
             return super().submit(function, *arguments, **named)
 

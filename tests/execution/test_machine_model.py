@@ -95,11 +95,11 @@ class Machine(RuleBasedStateMachine):
         outbox = Outbox(self.study.session.files)
         outbox.make()
         for job in jobs:
-            with outbox.hold(job.key, "late", None):
+            with outbox.hold([job.key], "late", None) as held:
                 value = self.result(job)
                 failure = Outcome(None, "failed: x")
                 outcome = Outcome(value) if isinstance(value, float) else failure
-                outbox.put(Attempt(job, outcome), "late")
+                held.put([Attempt(job, outcome)])
             self.reported[job.key] = value
         with warnings.catch_warnings():  # it may be a failure
             warnings.simplefilter("ignore", FailedEvaluationsWarning)

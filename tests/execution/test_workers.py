@@ -818,10 +818,9 @@ def test_a_choice_that_cannot_travel_is_refused_before_anything_is_run() -> None
 def test_a_result_of_a_config_with_objects_waits_in_the_outbox(tmp_path: Path) -> None:
     outbox, job = Outbox(tmp_path), Job(0, 1, 2, 9, {"f": double, "of": {(1, 2): "a"}})
     outbox.make()
-    with outbox.hold(job.key, "token", None):
-        outbox.put(Attempt(job, Outcome(0.5)), "token")
-    found = outbox.get(job.key, "token")
-    assert found is not None
+    with outbox.hold([job.key], "token", None) as held:
+        held.put([Attempt(job, Outcome(0.5))])
+    (found,) = outbox.get([job.key], "token")
     assert (found.job.key, found.job.budget, found.outcome.loss) == (job.key, 9, 0.5)
 
 
@@ -831,15 +830,15 @@ def test_a_job_that_is_given_up_while_its_result_is_written_leaves_none(
     """Its checkpoint may be gone by then, and the next driver would record it without."""
     outbox, job = Outbox(tmp_path), Job(0, 1, 2, 9, {})
     outbox.make()
-    rename = outbox._rename
+    rename = outbox.rename
 
     def given_up(folder: str, source: str, target: str) -> None:
         outbox.drop(job.key, "abcd")
         rename(folder, source, target)
 
-    with outbox.hold(job.key, "abcd", None):
-        monkeypatch.setattr(outbox, "_rename", given_up)
-        outbox.put(Attempt(job, Outcome(0.5)), "abcd")
+    with outbox.hold([job.key], "abcd", None) as held:
+        monkeypatch.setattr(outbox, "rename", given_up)
+        held.put([Attempt(job, Outcome(0.5))])
     assert outbox.waiting() == []
 
 
@@ -851,9 +850,9 @@ def test_a_result_that_waits_keeps_the_types_of_its_config(tmp_path: Path) -> No
     curve = ((1.0, math.inf), (math.inf, 0.5))
     outcome = Outcome(0.5, curve=curve)
     attempt = Attempt(Job(0, 1, 0, 1, config, "ab"), outcome, saved="0-1-0.abcd")
-    with outbox.hold((0, 1, 0), "abcd", None):
-        outbox.put(attempt, "abcd")
-        assert outbox.waiting() == [attempt]
+    with outbox.hold([(0, 1, 0)], "abcd", None) as held:
+        held.put([attempt])
+        assert outbox.waiting() == [[attempt]]
 
 
 # Workers that are started, ended and replaced

@@ -516,7 +516,7 @@ def test_work_ahead_leaves_no_folder_that_nobody_wants(path: Path) -> None:
         }
         # A job that ended as the run did: its result waits for the next call.
         assert left <= {
-            "-".join(map(str, each.job.key)) for each in Outbox(study.session.files).waiting()
+            "-".join(map(str, each.job.key)) for (each,) in Outbox(study.session.files).waiting()
         }
 
 
@@ -595,8 +595,8 @@ def test_what_a_killed_driver_had_no_time_to_prune_is_pruned_by_the_next(path: P
         job = Job(*key, best.budget, best.config, study.session.state.created.study)
         outbox = Outbox(study.session.files)
         outbox.make()
-        with outbox.hold(key, "abcd", None):
-            outbox.put(Attempt(job, Outcome(best.loss)), "abcd")
+        with outbox.hold([key], "abcd", None) as held:
+            held.put([Attempt(job, Outcome(best.loss))])
         assert len(folders(study)) == len(newest(study)) + 1
     with open_study(path) as study:
         study.optimize(train)
@@ -620,8 +620,8 @@ def test_a_former_best_is_pruned_after_a_kill_too(path: Path, half: bool) -> Non
         job = Job(*key_of(best), best.budget, best.config, study.session.state.created.study)
         outbox = Outbox(study.session.files)
         outbox.make()
-        with outbox.hold(key_of(best), "abcd", None):
-            outbox.put(Attempt(job, Outcome(best.loss)), "abcd")
+        with outbox.hold([key_of(best)], "abcd", None) as held:
+            held.put([Attempt(job, Outcome(best.loss))])
     with open_study(path) as study:
         study.optimize(train)
         assert folders(study) == newest(study) | {key_of(best)}

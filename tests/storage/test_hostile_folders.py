@@ -398,7 +398,7 @@ def holding_job(folder: Path) -> Iterator[subprocess.Popen[str]]:
 import pathlib, subprocess, sys
 from deepband.execution.outbox import Outbox
 sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
-with Outbox(pathlib.Path({str(folder)!r})).hold((0, 0, 0), "abcd", None):
+with Outbox(pathlib.Path({str(folder)!r})).hold([(0, 0, 0)], "abcd", None):
     print("holds", flush=True)
     child = subprocess.Popen(sleep, start_new_session=True)
     print(child.pid, flush=True)
@@ -469,8 +469,8 @@ def test_metrics_that_no_objective_returns_are_no_result(metrics: str) -> None:
         '{"job": [0, 0, 0, 1, {}, "ab"], "loss": "0.5", "error": null, "metrics": METRICS, '
         '"seconds": 1.0, "resumed_from": null, "curve": [], "saved": null, "environment": false}'
     )
-    assert attempt_codec.decode(row.replace("METRICS", '{"m": 1}').encode()) is not None
-    assert attempt_codec.decode(row.replace("METRICS", metrics).encode()) is None
+    assert attempt_codec.decode(row.replace("METRICS", '{"m": 1}').encode()) != []
+    assert attempt_codec.decode(row.replace("METRICS", metrics).encode()) == []
 
 
 def test_a_result_that_cannot_be_read_now_is_not_removed(
@@ -479,8 +479,8 @@ def test_a_result_that_cannot_be_read_now_is_not_removed(
     """The disk fails once: an error that no test can cause on a real one."""
     outbox = Outbox(tmp_path)
     outbox.make()
-    with outbox.hold((0, 0, 0), "abcd", None):
-        outbox.put(Attempt(Job(0, 0, 0, 1, {}, "ab"), Outcome(0.5)), "abcd")
+    with outbox.hold([(0, 0, 0)], "abcd", None) as held:
+        held.put([Attempt(Job(0, 0, 0, 1, {}, "ab"), Outcome(0.5))])
 
     def fails(*_: object, **__: object) -> bytes:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -33,7 +33,7 @@ from deepband.core.facts import (
     StudyCreated,
 )
 from deepband.core.state import State
-from deepband.execution.objective import training_seed
+from deepband.execution.context import training_seed
 from deepband.samplers import Uniform
 from deepband.samplers.source import ConfigSource
 from deepband.space.search_space import Space

@@ -21,7 +21,7 @@ from deepband.analysis.confirmations import half_width
 from deepband.analysis.export import canonical, jsonl
 from deepband.core.facts import Confirmed, Fact
 from deepband.core.state import State
-from deepband.execution.objective import training_seed
+from deepband.execution.context import training_seed
 from deepband.storage.sqlite import SqliteStorage
 from deepband.study.observers import history
 from driving import wait_until

@@ -41,6 +41,7 @@ ERRORS: list[Exception] = [
     deepband.UnfinishedError("deepen", 3),
     deepband.NoResultError(3, 1),
     deepband.ObjectiveError(["ValueError: first", "ValueError: second", "third"]),
+    deepband.BatchError(["the objective returned 2 results for a batch of 3"]),
     deepband.ClosedError(),
     deepband.StorageError(PATH, "is gone."),
     deepband.LockedError(PATH, {"pid": 1, "host": "here", "since": "now"}),
@@ -201,6 +202,7 @@ def records() -> list[object]:
         *confirmed(),
         *progress(),
         deepband.Context(1, Path("here"), Path("there"), 3, 1, reported=[(1.0, 0.5)]),
+        deepband.BatchContext(1, Path("here"), Path("there"), 3, 1, reported=[(1.0, 0.5)]),
         *all_facts(made),
     ]
 

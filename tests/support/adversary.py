@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from deepband import Study
 from deepband.core.facts import Outcome
@@ -30,7 +31,8 @@ class Adversary:
     def free(self) -> int:
         return self.slots - len(self.tasks)
 
-    def submit(self, task: Task) -> None:
+    def submit(self, tasks: Sequence[Task]) -> None:
+        (task,) = tasks
         assert task.job.key not in {other.job.key for other in self.tasks}
         self.tasks.append(task)
 

@@ -13,7 +13,7 @@ import pytest
 import deepband
 import preloaded
 from deepband.core.facts import JobKey
-from deepband.execution.outbox import Outbox, RunningJob
+from deepband.execution.outbox import Outbox, RunningJobs
 from deepband.system.interrupts import answer_to
 from driving import wait_until
 from preloaded import Process
@@ -66,7 +66,7 @@ def start(folder: Path, objective: str, workers: int, *more: str) -> Process:
         return Process(command, cwd=folder, stdout=said, stderr=said)
 
 
-def wait_until_running(folder: Path, process: Process, count: int) -> list[RunningJob]:
+def wait_until_running(folder: Path, process: Process, count: int) -> list[RunningJobs]:
     """The running jobs, as soon as there are `count`."""
     outbox = Outbox(folder / "a.study.files")
     while process.poll() is None:
@@ -181,7 +181,7 @@ study.optimize(lambda config, budget: time.sleep(60))
     assert finishes(folder)
 
 
-def kill_driver(folder: Path, workers: int = 2) -> list[RunningJob]:
+def kill_driver(folder: Path, workers: int = 2) -> list[RunningJobs]:
     """Kill a driver; the jobs that its workers are still running."""
     process = start(folder, "steady", workers)
     running = wait_until_running(folder, process, workers)
@@ -209,7 +209,7 @@ def test_results_that_came_while_no_driver_was_there_are_taken_in(folder: Path) 
     assert len(waiting) >= 2
     with deepband.open_study(folder / "a.study") as study:
         study.optimize(lambda config, budget: 1.0, max_cost=0)
-        assert known(folder) == before | {attempt.job.key for attempt in waiting}
+        assert known(folder) == before | {attempt.job.key for (attempt,) in waiting}
 
 
 def test_results_of_a_run_that_was_extended_meanwhile_are_taken_in(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Encoding of an attempt's result as the content of a file, and decoding.
+"""Encoding of the results of attempts as the content of a file, one per line, and decoding.
 
 A file may come from an untrusted source, so every field is validated: a value of the wrong type
 would otherwise fail later, during a commit or in the dashboard.
@@ -14,7 +14,7 @@ from deepband.core.records import Attempt, Job
 from deepband.storage.tagged_json import from_text, to_text
 
 MOST_BYTES = 32 * 2**20
-"""The size of the largest result that is accepted."""
+"""The size of the largest file that is accepted."""
 DEEPEST = 50
 """How deep the metrics of a result may be nested."""
 
@@ -32,12 +32,12 @@ def encode(attempt: Attempt) -> bytes:
         return to_text({**row, "job": [*row["job"][:4], {}, *row["job"][5:]]}).encode()
 
 
-def decode(content: bytes) -> Attempt | None:
-    """The result that `encode` wrote; None if any field is invalid."""
+def decode(content: bytes) -> list[Attempt]:
+    """The results that `encode` wrote; none if any field of any is invalid."""
     try:
-        return _attempt(**from_text(content.decode()))
+        return [_attempt(**from_text(line)) for line in content.decode().splitlines()]
     except (ValueError, TypeError, OverflowError, RecursionError):
-        return None
+        return []
 
 
 def _attempt(job: Any, saved: Any = None, environment: Any = False, **outcome: Any) -> Attempt:

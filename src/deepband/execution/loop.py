@@ -1,17 +1,18 @@
 """The loop that keeps workers busy until the run is done, a limit is reached or something fails.
 
 An exception or NaN is a result of the config and is recorded at once. But if the first evaluations
-of a call all fail, the objective is at fault: nothing is recorded then, so that a typo does not
-spoil the study. A job whose worker died says nothing about its config and is run again.
+all fail, the objective is at fault: nothing is recorded then, so that a typo does not spoil the
+study. A job whose worker died says nothing about its config and is run again, and so do the jobs of
+a batch whose call raised.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from fractions import Fraction
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -21,15 +22,18 @@ from deepband.core import hyperband
 from deepband.core.facts import JobKey, Outcome
 from deepband.core.records import Attempt, Job
 from deepband.core.state import State
-from deepband.errors import DeepbandError, ObjectiveError, StorageError
+from deepband.errors import BatchError, DeepbandError, ObjectiveError, StorageError
+from deepband.execution.batch import trained_units
 from deepband.execution.executors.base import Ended, Executor
+from deepband.execution.job_queue import JobQueue, SingleJobs
 from deepband.execution.limits import Limits
-from deepband.execution.objective import Context, Task
+from deepband.execution.objective import Task
 from deepband.execution.orphans import Orphans
 from deepband.execution.outbox import Outbox
 from deepband.execution.pace import Started
 from deepband.execution.progress import Meter
 from deepband.execution.pruner import Pruner
+from deepband.execution.task_factory import TaskFactory
 from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
 from deepband.system.interrupts import Interrupts
@@ -37,8 +41,6 @@ from deepband.system.interrupts import Interrupts
 FIRST_FAILURES = 3
 POLL_SECONDS = 0.1
 Found = TypeVar("Found")
-PLAIN = {str, int, float, bool, type(None)}
-"""Types of values that can be pickled without cloudpickle."""
 
 
 class JobSession(Protocol):
@@ -66,6 +68,7 @@ class JobSession(Protocol):
     def has_ready_job(self) -> bool: ...
     def lock(self) -> None: ...
     def ask(self) -> Job | None: ...
+    def ready_batch(self) -> list[JobKey]: ...
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]: ...
     def expects(self, job: Job) -> bool: ...
     def release(self, job: Job) -> None: ...
@@ -74,6 +77,20 @@ class JobSession(Protocol):
     def seed(self, job: Job) -> int: ...
     def read_state(self, function: Callable[[State], Found], seconds: float) -> Found | None: ...
     def meter(self, workers: int, begun: float) -> Meter: ...
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """A call of the objective that is running."""
+
+    size: int
+    """The number of its tasks."""
+    open: int
+    """How many of them have not ended."""
+    intact: bool = True
+    """Whether none of them was lost or met a fault of the machine."""
+    lost: str = ""
+    """Why tasks were lost."""
 
 
 class Loop:
@@ -90,10 +107,12 @@ class Loop:
         first_failures: int = FIRST_FAILURES,
         outbox: Outbox | None = None,
         wait: bool = True,
+        queue: JobQueue | None = None,
     ) -> None:
         self.session = session
         self.executor = executor
         self.checkpoints = checkpoints
+        self.queue: JobQueue = queue or SingleJobs()
         self.limits = limits
         self.retries = retries
         self.first_failures = first_failures
@@ -104,6 +123,13 @@ class Loop:
         """The jobs that have no result yet. Other threads may read it."""
         self._wait = wait
         self._orphans: Orphans | None = None
+        self._tasks = TaskFactory(session, checkpoints)
+        self._calls: dict[JobKey, Call] = {}
+        """The call of the objective that each running job is part of."""
+        self._charged: set[JobKey] = set()
+        """The jobs that are run again, and have been paid for."""
+        self._unwanted: list[JobKey] = []
+        """Jobs whose results in the outbox are removed after the next commit."""
         self._losses: Counter[JobKey] = Counter()
         """How often a job's worker was lost."""
         self._faults: Counter[JobKey] = Counter()
@@ -114,9 +140,9 @@ class Loop:
         self._trusted = not first_failures
         self._stopping = False
         self._pruner = Pruner(session, checkpoints) if checkpoints else None
-        self._ahead: Iterator[JobKey] = iter(())
+        self._ahead: deque[JobKey] = deque()
         if limits.ahead_limit != 0:
-            self._ahead = hyperband.jobs_ahead(session.state)
+            self._ahead.extend(hyperband.jobs_ahead(session.state))
 
     def run(self, interrupts: Interrupts) -> None:
         """Run until there is nothing left to do. After an interrupt, running jobs finish; a second
@@ -127,7 +153,8 @@ class Loop:
             self._sweep()
             while not interrupts.at_once:
                 self._stopping = self._stopping or interrupts.asked or self.limits.out_of_time()
-                self._fill()  # first, so that workers are busy while results are recorded
+                if isinstance(self.queue, SingleJobs):
+                    self._fill()  # first, so that workers are busy while results are recorded
                 self._record_trusted()
                 self._fill()
                 self._fill_ahead()
@@ -163,70 +190,101 @@ class Loop:
         for job in self.session.reserve(orphans.keys):  # so that they are not handed out again
             since = time.monotonic() - orphans.seconds(job.key)
             self.running[job.key] = Started(job, since)
-        for attempt in outbox.waiting():
-            if attempt.job.key in orphans.keys:
-                continue  # its worker is about to end, and the result is recorded then
-            reserved = self.session.reserve([attempt.job.key])
-            if reserved and self.session.expects(attempt.job):
-                self._judge(attempt)
-                continue
-            for job in reserved:
-                self.session.release(job)
-            if self._pruner:
-                self._pruner.prune_recorded(attempt.job)
-            outbox.clear(attempt.job.key)
+        running = set(orphans.keys)
+        for attempts in outbox.waiting():
+            if running.isdisjoint(attempt.job.key for attempt in attempts):
+                wanted = [attempt for attempt in attempts if self._wants(attempt)]
+                self._take_over([attempt.job.key for attempt in attempts], wanted)
         return orphans
+
+    def _wants(self, attempt: Attempt) -> bool:
+        """Whether a result that was found is recorded. Its job is then marked as running."""
+        reserved = self.session.reserve([attempt.job.key])
+        if reserved and self.session.expects(attempt.job):
+            return True
+        for job in reserved:
+            self.session.release(job)
+        if self._pruner:
+            self._pruner.prune_recorded(attempt.job)
+        return False
 
     def _record_orphans(self) -> None:
         """Record the results of orphans that have ended, and release the jobs of those that left
         none."""
-        for key, attempt in self._orphans.ended() if self._orphans else ():
+        ended = self._orphans.ended() if self._orphans else []
+        wanted: list[Attempt] = []
+        for key, attempt in ended:
             started = self.running.pop(key, None)
             if started is not None and attempt is not None and self.session.expects(attempt.job):
-                self._judge(attempt)
-                continue
-            if self.outbox:
-                self.outbox.clear(key)
-            if started is not None:
+                wanted.append(attempt)
+            elif started is not None:
                 self.session.release(started.job)
+        self._take_over([key for key, _ in ended], wanted)
+
+    def _take_over(self, keys: Sequence[JobKey], wanted: Sequence[Attempt]) -> None:
+        """Judge the results that workers left for jobs. Their files, which may contain other
+        results, too, are removed when these are recorded."""
+        self._unwanted += keys
+        for attempt in _successes_first(wanted):
+            self._judge(attempt)
+        if self.outbox and not self._held:
+            self.outbox.clear(self._unwanted)
+            self._unwanted.clear()
 
     def _fill(self) -> None:
         """Start as many jobs as the executor has room for."""
-        while not self._stopping and self.executor.free and (job := self.session.ask()):
-            self.running[job.key] = Started(job, time.monotonic())
-            task = self._task(job)
-            again = self._losses[job.key] or self._faults[job.key]
-            if again or self.limits.spend(self._cost(task)):
-                self.executor.submit(task)
-            else:
-                self._stopping = True
-                self._hand_back(job)
+        while not self._stopping and (free := self.executor.free):
+            jobs = self.queue.next(self.session, free)
+            if not jobs:
+                return
+            self._stopping = not self._start(jobs, self._pay)
 
     def _fill_ahead(self) -> None:
         """Use workers that the current run leaves idle for jobs of the next one."""
-        while not self._stopping and self.executor.free and not self.session.done:
-            key = next(self._ahead, None)
-            if key is None:
+        while not self._stopping and self._ahead and not self.session.done:
+            free = self.executor.free
+            jobs = self.queue.next_ahead(self.session, self._ahead, free) if free else []
+            if not jobs:
                 return
-            for job in self.session.reserve([key]):
-                self.running[job.key] = Started(job, time.monotonic())
-                budget = self.session.state.schedule.charge(job.rung)
-                if self.limits.spend_ahead(budget, cost_left(self.session.state)):
-                    self.executor.submit(self._task(job))
-                else:
-                    self._ahead = iter(())
-                    self._hand_back(job)
+            if not self._start(jobs, self._pay_ahead):
+                self._ahead.clear()
 
-    def _cost(self, task: Task) -> Fraction:
-        """What a task trains: the budget of its rung, less that of the checkpoint it resumes
-        from."""
+    def _start(self, jobs: Sequence[Job], pay: Callable[[Task], bool]) -> bool:
+        """Start a call with as many of these jobs as can be paid for, and release the others.
+        Returns whether all were started."""
+        now, tasks = time.monotonic(), list[Task]()
+        self.running.update((job.key, Started(job, now)) for job in jobs)
+        for job in jobs:
+            task = self._tasks.task(job)
+            if not pay(task):
+                break
+            tasks.append(task)
+        for job in jobs[len(tasks) :]:
+            del self.running[job.key]
+            self.session.release(job)
+        if tasks:
+            self._submit(tasks, now)
+        return len(tasks) == len(jobs)
+
+    def _submit(self, tasks: Sequence[Task], now: float) -> None:
+        """Start a call with these tasks, and note what share of its time each of them has."""
+        call, units = Call(len(tasks), len(tasks)), [trained_units(task) for task in tasks]
+        total = sum(units)
+        for task, own in zip(tasks, units, strict=True):
+            self._calls[task.job.key] = call
+            self.running[task.job.key] = Started(task.job, now, own / total)
+        self.executor.submit(tasks)
+
+    def _pay(self, task: Task) -> bool:
+        """Count what a task trains, unless that was done before or exceeds the limit."""
         begun = task.context.previous_rung if task.context else None
-        return trained(self.session.state.schedule, task.job.rung, begun)
+        cost = trained(self.session.state.schedule, task.job.rung, begun)
+        return task.job.key in self._charged or self.limits.spend(cost)
 
-    def _hand_back(self, job: Job) -> None:
-        """Release a job that was not started."""
-        del self.running[job.key]
-        self.session.release(job)
+    def _pay_ahead(self, task: Task) -> bool:
+        """The same for a job of the next run."""
+        state = self.session.state
+        return self.limits.spend_ahead(state.schedule.charge(task.job.rung), cost_left(state))
 
     def _settle(self) -> bool:
         """When nothing runs, record unconfirmed failures, if that may make more jobs ready."""
@@ -236,18 +294,55 @@ class Loop:
         return True
 
     def _collect(self, all_ended: Sequence[Ended]) -> None:
+        """Take in how tasks ended. Invalid results end the run once all others are taken in; their
+        jobs are released with those that are running then."""
+        attempts, lost = list[Attempt](), dict[Call, list[Job]]()
         for ended in all_ended:
-            job = self.running.pop(ended.task.job.key).job
-            attempt = ended.attempt or self._lose(job, ended.lost or "")
-            if attempt is not None and attempt.environment:
+            if ended.fault is None:
+                call = self._end(ended)
+                if ended.attempt is not None:
+                    attempts.append(ended.attempt)
+                else:
+                    call.lost = ended.lost or ""
+                    lost.setdefault(call, []).append(ended.task.job)
+        for call, jobs in lost.items():
+            attempts += self._lose(call, jobs)
+        for attempt in _successes_first(attempts):
+            if attempt.environment:
                 self._try_again(attempt)
-            elif attempt is not None:
+            else:
                 self._judge(attempt)
+        if faults := list(dict.fromkeys(each.fault for each in all_ended if each.fault)):
+            raise BatchError(faults)
+
+    def _end(self, ended: Ended) -> Call:
+        """Remove a task from the running ones, and return the call that it was part of."""
+        key = ended.task.job.key
+        del self.running[key]
+        call = self._calls.pop(key)
+        call.open -= 1
+        call.intact &= ended.attempt is not None and not ended.attempt.environment
+        if call.intact and not call.open:
+            self.queue.succeeded(key[2], call.size)
+        return call
+
+    def _lose(self, call: Call, jobs: Sequence[Job]) -> list[Attempt]:
+        """Run the jobs of a call that were lost again: those of a batch in smaller ones, a single
+        one unless it was lost too often. It is then a failure, which is returned."""
+        self._losses.update(job.key for job in jobs if call.size == 1)
+        if self._losses[jobs[0].key] > self.retries:
+            return [Attempt(job, Outcome(None, call.lost)) for job in jobs]
+        for job in jobs:
+            self._charged.add(job.key)
+            self.session.release(job)
+        self.queue.retry(jobs, call.size)
+        return []
 
     def _try_again(self, attempt: Attempt) -> None:
         """Run a job again that failed because of the machine, once; then stop. The second attempt
         has a new worker, because the first one may have leaked what is missing."""
         self._faults[attempt.job.key] += 1
+        self._charged.add(attempt.job.key)
         self.session.release(attempt.job)
         if self._faults[attempt.job.key] > 1:
             reason = (attempt.outcome.error or "").partition("\n")[0]
@@ -257,14 +352,6 @@ class Loop:
                 "Nothing was recorded for it. Free what is missing (disk space, quota, open files) "
                 "and run again to continue.",
             )
-
-    def _lose(self, job: Job, lost: str) -> Attempt | None:
-        """Release a lost job, or after too many losses count it as failed."""
-        self._losses[job.key] += 1
-        if self._losses[job.key] > self.retries:
-            return Attempt(job, Outcome(None, lost))
-        self.session.release(job)
-        return None
 
     def _judge(self, attempt: Attempt) -> None:
         self._held.append(attempt)
@@ -280,8 +367,8 @@ class Loop:
         """End all running jobs and remove their results: the objective is at fault."""
         self.executor.close()
         if self.outbox:
-            for key in (*self.running, *(attempt.job.key for attempt in self._held)):
-                self.outbox.clear(key)
+            held = (attempt.job.key for attempt in self._held)
+            self.outbox.clear([*self.running, *held, *self._unwanted])
 
     def _record_trusted(self) -> None:
         """Record the outcomes, unless there are only first failures."""
@@ -296,11 +383,12 @@ class Loop:
         self._accept(attempts)
         self.session.record_outcomes((each.job, each.outcome) for each in attempts)
         self._held.clear()
-        for attempt in attempts:
-            if self._pruner:
-                self._pruner.prune(attempt.job)
-            if self.outbox:
-                self.outbox.clear(attempt.job.key)
+        jobs = [attempt.job for attempt in attempts]
+        if self._pruner:
+            self._pruner.prune(jobs)
+        if self.outbox:
+            self.outbox.clear([*(job.key for job in jobs), *self._unwanted])
+            self._unwanted.clear()
         if self.recorded:
             self.recorded()
 
@@ -320,7 +408,8 @@ class Loop:
             with suppress(OSError, StorageError):
                 waiting = self.outbox.waiting() if self.outbox else []
                 running = self.outbox.running() if self.outbox else []
-                spared = {attempt.job.key for attempt in waiting} | {each.key for each in running}
+                spared = {attempt.job.key for attempts in waiting for attempt in attempts}
+                spared.update(key for each in running for key in each.keys)
                 self.checkpoints.sweep(lambda key: key in spared or hyperband.is_open(state, *key))
 
     def _release_running(self) -> None:
@@ -330,35 +419,11 @@ class Loop:
             with suppress(DeepbandError):  # the file is gone: what ended the run says so
                 self.session.release(job)
 
-    def _task(self, job: Job) -> Task:
-        context = self._context(job) if self.checkpoints else None
-        if not PLAIN.issuperset(map(type, job.config.values())):
-            from deepband.execution.executors.serialization import (
-                CarriedConfig,  # loads cloudpickle
-            )
 
-            job = job._replace(config=CarriedConfig(job.config))
-        return Task(job, context, self.session.maximize, keeps=self.session.keep != Keep(False, 0))
-
-    def _context(self, job: Job) -> Context:
-        assert self.checkpoints is not None
-        state, key = self.session.state, job.key
-        nearest = self.checkpoints.nearest(key, self.session.resumable(job))
-        rung, previous = nearest or (None, None)
-        try:
-            path, partial = self.checkpoints.begin(key)
-        except OSError as error:
-            raise StorageError(
-                self.checkpoints.folder, f"cannot store checkpoints: {error}."
-            ) from error
-        return Context(
-            seed=self.session.seed(job),
-            path=path,
-            previous=previous,
-            previous_budget=0 if rung is None else state.run.budgets[rung],
-            previous_rung=rung,
-            partial=partial,
-        )
+def _successes_first(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Attempts in an order in which a success shows that the objective works before a failure
+    raises doubts about it."""
+    return sorted(attempts, key=lambda attempt: attempt.outcome.failed)
 
 
 def _hint(failed: Attempt) -> str:

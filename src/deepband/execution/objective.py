@@ -1,4 +1,4 @@
-"""Calling an objective: its arguments, its context and the outcome of the call."""
+"""Calling an objective: its arguments and the outcome of the call."""
 
 from __future__ import annotations
 
@@ -6,102 +6,24 @@ import errno
 import inspect
 import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from deepband.core.facts import Outcome, own_copy
+from deepband.core.facts import Config, Outcome, own_copy
 from deepband.core.records import Attempt, Job
 from deepband.core.results import read_any_result
 from deepband.errors import InputError
-from deepband.storage import saved_objects
+from deepband.execution.context import Context
 from deepband.storage.checkpoints import abandon, seal
-
-MOST_POINTS = 10_000
-"""How many points of a learning curve are kept per evaluation."""
 
 Objective: TypeAlias = Callable[..., object]
 """`objective(config, budget)` or `objective(config, budget, context)`; see `takes_context`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What an objective can use in addition to its config and budget."""
-
-    seed: int
-    """A function of the study's seed, the bracket, the index and the rung, and in `Study.confirm`
-    also of the repetition. Seed your training with it to make it reproducible."""
-    path: Path
-    """An empty folder for checkpoints. It is kept when the result is recorded."""
-    previous: Path | None = None
-    """The folder that this config saved on the nearest lower rung, or None. Do not write to it."""
-    previous_budget: int | float = 0
-    """The budget of `previous`, or 0 if there is none."""
-    previous_rung: int | None = None
-    partial: Path | None = None
-    """The folder that an interrupted attempt at the same job saved, or None."""
-    slot: int = 0
-    """The number of the worker, from 0."""
-    device: str | None = None
-    """"cuda:0", or "cpu" for that device; None if `optimize` was called without `devices`. A worker
-    sees only its own GPU, so its name is always "cuda:0". Use it as `torch.device(context.device)`;
-    JAX and TensorFlow find the GPU by themselves. CUDA_VISIBLE_DEVICES says which one it is."""
-    reported: list[tuple[float, float]] = field(default_factory=list)
-
-    def report(self, step: float, loss: float) -> None:
-        """Add a point to the learning curve, which is recorded with the result: the loss or, with
-        `maximize`, the value.
-
-        If there are more than 10,000 points, every second one is dropped, repeatedly if necessary.
-        """
-        self.reported.append((float(step), float(loss)))
-        if len(self.reported) > MOST_POINTS:
-            del self.reported[1::2]  # the first point and the newest one stay
-
-    def save(self, /, **objects: Any) -> None:
-        """Save objects in `path`, each under its name, in place of those saved before.
-
-        Of a model, an optimizer or anything else with `state_dict` and `load_state_dict`, the state
-        is saved. Numbers, strings, lists, tuples, dicts, NumPy arrays and PyTorch tensors are saved
-        as they are, and any other object as a pickle.
-
-        If a number is saved as `step`, an interrupted attempt at the same job can be continued:
-        save from time to time, and start your loop at the step that `restore` returns. If the
-        process is killed while it saves, what was saved before stays.
-
-        >>> context = deepband.Context(seed=0, path=Path())
-        >>> context.save(weights=[0.5, 0.25], step=3)
-        """
-        saved_objects.save(self.path, objects, self.reported)
-
-    def restore(self, /, *, unpickle: bool | None = None, **objects: Any) -> dict[str, Any]:
-        """Load what this config saved before: the states into the objects that you pass.
-
-        Returns a dict with the objects that you pass and all other saved values. If nothing was
-        saved before, it contains what you pass, so pass the values to begin with.
-
-        >>> context = deepband.Context(seed=0, path=Path())
-        >>> context.restore(weights=[0.0, 0.0], step=0)
-        {'weights': [0.0, 0.0], 'step': 0}
-
-        It loads from `previous`, or from `partial` if a number was saved as `step` and is larger
-        there. In that case, the learning curve reported so far is restored, too.
-
-        Loading a pickle can run code that it contains, so it needs `unpickle=True`: pass it only if
-        you trust the author of the study.
-        """
-        saved = saved_objects.restorable(self.previous, self.partial)
-        if saved is None:
-            return objects
-        found = saved_objects.load(saved, objects, unpickle, complete=True)
-        if saved.folder == self.partial:
-            self.reported[:0] = saved.curve
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,39 +43,86 @@ def takes_context(objective: Objective) -> bool:
     with or without a default, or as a required third positional parameter of any name. Other
     parameters, `*args` and `**kwargs` belong to the user. Raises if the objective can be called
     neither with a context nor without."""
+    if isinstance(objective, BatchObjective):
+        return objective.takes_contexts
+    for name in ("configs", "contexts"):
+        if name in parameter_names(objective):
+            raise InputError(
+                f"the objective has a parameter named {name}, so it seems to take several configs: "
+                "give batch=True, too, or rename the parameter."
+            )
+    return _takes(objective, "config", "context")
+
+
+def _takes(objective: Objective, config: str, context: str) -> bool:
+    """The same for an objective whose parameters have these names."""
     if not callable(objective):
-        raise InputError(f"the objective is {objective!r}: give a function (config, budget).")
+        raise InputError(f"the objective is {objective!r}: give a function ({config}, budget).")
     try:
         signature = inspect.signature(objective)
     except (TypeError, ValueError):  # some builtins have none
         return False
-    more, named = _passed(objective, None)
+    more, named = passed(objective, None, context)
     try:
         signature.bind({}, 1, *more, **named)
     except TypeError:
         raise InputError(
-            f"the objective takes {signature}: it must take (config, budget) or "
-            "(config, budget, context), and any other parameter needs a default."
+            f"the objective takes {signature}: it must take ({config}, budget) or "
+            f"({config}, budget, {context}), and any other parameter needs a default."
         ) from None
     return bool(more or named)
 
 
-def _passed(objective: Objective, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
-    """The positional and keyword arguments that pass the context, if the objective takes one."""
+def parameter_names(objective: Objective) -> Collection[str]:
+    """The names of an objective's parameters without a default; none if it has no signature."""
+    try:
+        parameters = inspect.signature(objective).parameters
+    except (TypeError, ValueError):
+        return ()
+    return [name for name, each in parameters.items() if each.default is Parameter.empty]
+
+
+def passed(objective: Objective, given: object, name: str) -> tuple[list[Any], dict[str, Any]]:
+    """The positional and keyword arguments that pass the context, or the contexts, if the objective
+    takes a parameter of this name."""
     parameters = inspect.signature(objective).parameters
     positional = [each for each in parameters.values() if each.kind in _BY_PLACE]
-    named = parameters.get(_NAME)
-    if isinstance(objective, partial) and _NAME in objective.keywords:
+    named = parameters.get(name)
+    if isinstance(objective, partial) and name in objective.keywords:
         return [], {}  # the user has already bound a context
     if named is not None and named.kind in _BY_NAME and named not in positional[:2]:
-        return [], {_NAME: context}
+        return [], {name: given}
     third = positional[2:3]
     if third and (third[0].default is Parameter.empty or third[0] is named):
-        return [context], {}
+        return [given], {}
     return [], {}
 
 
-_NAME = "context"
+@dataclass(frozen=True, slots=True)
+class BatchObjective:
+    """An objective that evaluates several configs with the same budget in one call:
+    `function(configs, budget)` or `function(configs, budget, contexts)`."""
+
+    function: Objective
+    takes_contexts: bool
+
+    @classmethod
+    def of(cls, function: Objective) -> BatchObjective:
+        """Check what a user gives. Raises if it seems to take a single config."""
+        for name in ("config", "context"):
+            if callable(function) and name in parameter_names(function):
+                raise InputError(
+                    f"the objective has a parameter named {name}, so it seems to take a single "
+                    "config, but with `batch` it is called with a list: take "
+                    "(configs, budget) or (configs, budget, contexts), or leave out `batch`."
+                )
+        return cls(function, _takes(function, "configs", "contexts"))
+
+    def __call__(self, configs: list[Any], budget: float, contexts: list[Any]) -> object:
+        more, named = passed(self.function, contexts, "contexts") if contexts else ([], {})
+        return self.function(configs, budget, *more, **named)
+
+
 _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
@@ -165,29 +134,52 @@ ENVIRONMENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE,
 def perform(objective: Objective, task: Task, interruptible: bool = True) -> Attempt:
     """Run a job once and seal what it saved. An exception of the objective is its result, except
     for KeyboardInterrupt if `interruptible`."""
-    process, start, context = os.getpid(), time.perf_counter(), task.context
-    outcome, environment = _call(objective, task, interruptible)
-    if os.getpid() != process:  # a forked child returned: only the original process may answer
-        os._exit(0)
+    start = time.perf_counter()
+    with answering_once():
+        outcome, environment = _call(objective, task, interruptible)
     seconds = time.perf_counter() - start
+    return attempt_of(task, outcome._replace(seconds=seconds), environment)
+
+
+@contextmanager
+def answering_once() -> Iterator[None]:
+    """End a process that the objective forked and that returns from it, too: only the original
+    process may answer."""
+    process = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != process:
+            os._exit(0)
+
+
+def attempt_of(task: Task, outcome: Outcome, environment: bool = False) -> Attempt:
+    """The attempt at a task that has this outcome. Seals what it saved."""
+    context = task.context
     if context is None:
-        return Attempt(task.job, outcome._replace(seconds=seconds), None, environment)
+        return Attempt(task.job, outcome, None, environment)
     curve = tuple(context.reported) or None
-    outcome = outcome._replace(seconds=seconds, resumed_from=context.previous_rung, curve=curve)
+    outcome = outcome._replace(resumed_from=context.previous_rung, curve=curve)
     saved = context.path.name if _seal(context.path, task.keeps and not outcome.failed) else None
     return Attempt(task.job, outcome, saved, environment)
 
 
 def _call(objective: Objective, task: Task, interruptible: bool) -> tuple[Outcome, bool]:
     """What the objective returned or raised, and whether the machine caused a failure."""
-    more, named = _passed(objective, task.context) if task.context is not None else ([], {})
+    context = task.context
+    more, named = passed(objective, context, "context") if context is not None else ([], {})
     try:
-        result = objective(own_copy(task.job.config, _copied), task.job.budget, *more, **named)
+        result = objective(copied_config(task.job), task.job.budget, *more, **named)
         return read_any_result(result, task.maximize), False
     except BaseException as raised:
         if isinstance(raised, KeyboardInterrupt) and interruptible:
             raise
-        return read_any_result(raised), _is_of_environment(raised)
+        return read_any_result(raised), is_of_environment(raised)
+
+
+def copied_config(job: Job) -> Config:
+    """A copy of a job's config, which the objective may change."""
+    return own_copy(job.config, _copied)
 
 
 def not_started(task: Task, error: Exception) -> Attempt:
@@ -217,7 +209,7 @@ def _seal(path: Path, keeps: bool) -> bool:
     return False
 
 
-def _is_of_environment(failure: BaseException) -> bool:
+def is_of_environment(failure: BaseException) -> bool:
     """Whether a failure is, or was caused by, a fault of the machine."""
     seen: set[int] = set()
     cause: BaseException | None = failure
@@ -227,12 +219,3 @@ def _is_of_environment(failure: BaseException) -> bool:
             return True
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return False
-
-
-def training_seed(seed: int, *key: int) -> int:
-    """The seed of a job (bracket, index, rung) or of one of its repetitions, which has a fourth
-    number. It is below 2**32, as most libraries require."""
-    import numpy as np
-
-    sequence = np.random.SeedSequence(seed, spawn_key=key)
-    return int(sequence.generate_state(1)[0])

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from deepband.core.facts import JobKey
 from deepband.core.records import Attempt
-from deepband.execution.outbox import JOBS, Outbox, RunningJob, lock_holder, read_job_file
+from deepband.execution.outbox import JOBS, Outbox, RunningJobs, lock_holder, read_job_file
 from deepband.system import plain_files
 from deepband.system.process_tree import descendants, kill_all
 
@@ -20,7 +20,7 @@ class Orphans:
 
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
-        self._running = {running.key: running for running in outbox.running()}
+        self._running = {key: running for running in outbox.running() for key in running.keys}
 
     @property
     def keys(self) -> list[JobKey]:
@@ -33,7 +33,7 @@ class Orphans:
     def give_up(self) -> None:
         """Give these jobs up: kill the workers on this host, and remove all job files, so that
         workers on other hosts write no results."""
-        for running in self._running.values():
+        for running in self._files():
             group = self._group(running)
             self._drop(running)
             _end(group)
@@ -41,12 +41,21 @@ class Orphans:
 
     def ended(self) -> list[tuple[JobKey, Attempt | None]]:
         """The jobs that have ended since the last call, with their results if there are any."""
-        gone = [running for running in self._running.values() if not self._lives(running)]
-        for running in gone:
-            del self._running[running.key]
-        return [(each.key, self.outbox.get(each.key, _token(each))) for each in gone]
+        found: list[tuple[JobKey, Attempt | None]] = []
+        for running in self._files():
+            if not self._lives(running):
+                left = self.outbox.get(running.keys, _token(running))
+                attempts = {attempt.job.key: attempt for attempt in left}
+                found += [(key, attempts.get(key)) for key in running.keys]
+        for key, _ in found:
+            self._running.pop(key, None)
+        return found
 
-    def _lives(self, running: RunningJob) -> bool:
+    def _files(self) -> list[RunningJobs]:
+        """The jobs of each job file."""
+        return list({running.path: running for running in self._running.values()}.values())
+
+    def _lives(self, running: RunningJobs) -> bool:
         now = read_job_file(running.path)
         if now is None and os.path.lexists(running.path):
             return True  # the file cannot be read at the moment
@@ -58,10 +67,10 @@ class Orphans:
             _end(self._group(running))
         return True
 
-    def _drop(self, running: RunningJob) -> None:
+    def _drop(self, running: RunningJobs) -> None:
         self.outbox.drop(running.key, _token(running))
 
-    def _group(self, running: RunningJob) -> int | None:
+    def _group(self, running: RunningJobs) -> int | None:
         """The process group of a worker on this host. None unless the kernel confirms that the
         process named in the file has locked it: the file could name any process."""
         if running.host != socket.gethostname() or running.pid in (0, os.getpgrp()):
@@ -76,7 +85,7 @@ class Orphans:
             os.close(descriptor)
 
 
-def _token(running: RunningJob) -> str:
+def _token(running: RunningJobs) -> str:
     return running.path.name.partition(".")[2]
 
 

@@ -4,7 +4,9 @@
     FOLDER/outbox/BRACKET-INDEX-RUNG.TOKEN   the result, written atomically
     FOLDER/output/BRACKET-INDEX-RUNG         what the evaluation printed
 
-A worker whose job file was removed has been given up: its result is no longer wanted.
+The jobs of a batch share one job file, named after the first of them, and so do the results that
+end together. A worker whose job file was removed has been given up: its results are no longer
+wanted.
 
 The folder may come from an untrusted source. Only regular files with these names are read or
 removed, none of the three folders may be a link, and the content of files is validated.
@@ -21,7 +23,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -36,8 +38,10 @@ from deepband.system.posix import fcntl, require_posix
 SECONDS_BETWEEN_HEARTBEATS = 5.0
 SECONDS_SILENT = 60.0
 """How long a worker may send no heartbeat before it counts as dead."""
-MOST_NOTE = 4096
+MOST_NOTE = 2**20
 """How many bytes of a job file are read."""
+MOST_TOGETHER = attempt_codec.MOST_BYTES // 4
+"""How many bytes of results are written to a file before another one is begun."""
 NUMBER = "(0|[1-9][0-9]{0,9})"
 NAME = re.compile(rf"\.?{NUMBER}-{NUMBER}-{NUMBER}\.[0-9a-z]+")
 """The names of job files and results. A leading dot marks an incomplete file."""
@@ -46,11 +50,12 @@ NO_RESULT = frozenset({errno.ENOENT, errno.EFBIG, errno.EINVAL, errno.ELOOP, err
 """Errors that mean that a worker has not written a result, rather than that reading failed."""
 
 
-class RunningJob(NamedTuple):
-    """A job that a worker is running or, if it is not `held`, was running when it died."""
+class RunningJobs(NamedTuple):
+    """The job, or the jobs of a batch, that a worker is running or, if it is not `held`, was
+    running when it died."""
 
     path: Path
-    key: JobKey
+    keys: Sequence[JobKey]
     held: bool
     """Whether the worker is alive: it keeps the file locked until it ends. File locks may not work
     across hosts, so a recent heartbeat from another host counts as well."""
@@ -61,6 +66,52 @@ class RunningJob(NamedTuple):
     deadline: float | None
     device: str
     """The GPU that the worker uses, as CUDA_VISIBLE_DEVICES names it; empty if it has none."""
+
+    @property
+    def key(self) -> JobKey:
+        """The job after which the file is named."""
+        return self.keys[0]
+
+
+class HeldJobs(NamedTuple):
+    """Jobs whose file this process has locked."""
+
+    outbox: Outbox
+    name: str
+    """The name of the job file."""
+
+    def leave(self, attempts: Sequence[Attempt]) -> None:
+        """Write results if possible: the driver normally receives them directly. A failure of the
+        machine is not a result."""
+        with suppress(Exception):  # such as a full disk
+            for together in _portions([each for each in attempts if not each.environment]):
+                self.put(together)
+
+    def put(self, attempts: Sequence[Attempt]) -> None:
+        """Write results atomically, unless they are no longer wanted."""
+        outbox, token = self.outbox, self.name.partition(".")[2]
+        name = _name(attempts[0].job.key, token)
+        if not (outbox.jobs / self.name).exists():
+            return
+        with open(plain_files.create_file(outbox.folder, RESULTS, f".{name}"), "wb") as file:
+            file.write(b"\n".join(map(attempt_codec.encode, attempts)))
+            file.flush()
+            os.fsync(file.fileno())
+        outbox.rename(RESULTS, f".{name}", name)
+        if not (outbox.jobs / self.name).exists():  # the driver gave the jobs up in between
+            plain_files.remove_file(outbox.folder, RESULTS, name)
+
+
+def _portions(attempts: Sequence[Attempt]) -> Iterator[Sequence[Attempt]]:
+    """Attempts in parts whose files are not too large."""
+    start = size = 0
+    for number, attempt in enumerate(attempts):
+        size += len(attempt_codec.encode(attempt))
+        if size > MOST_TOGETHER:
+            yield attempts[start : number + 1]
+            start, size = number + 1, 0
+    if attempts[start:]:
+        yield attempts[start:]
 
 
 class Outbox:
@@ -94,12 +145,13 @@ class Outbox:
 
     @contextmanager
     def hold(
-        self, key: JobKey, token: str, seconds: float | None, device: str = ""
-    ) -> Iterator[None]:
-        """Lock the file of a job while it runs. The lock ends with the process, however it dies.
+        self, keys: Sequence[JobKey], token: str, seconds: float | None, device: str = ""
+    ) -> Iterator[HeldJobs]:
+        """Lock the file of a job, or of the jobs of a batch, while it runs. The lock ends with the
+        process, however it dies.
 
         It is a record lock, because forked children do not inherit those."""
-        name = _name(key, token)
+        name = _name(keys[0], token)
         hidden = f".{name}"  # it becomes visible once it is locked
         descriptor = plain_files.create_file(self.folder, JOBS, hidden)
         try:
@@ -111,62 +163,48 @@ class Outbox:
                 "started": now,
                 "deadline": None if seconds is None else now + seconds,
                 "device": device,
+                "others": keys[1:],
             }
             with suppress(OSError):  # on a full disk, the file says nothing about the worker
                 os.write(descriptor, json.dumps(note).encode())
-            self._rename(JOBS, hidden, name)
-            yield
+            self.rename(JOBS, hidden, name)
+            yield HeldJobs(self, name)
         finally:
             with suppress(OSError):  # the next driver removes it, because it is not locked
                 plain_files.remove_file(self.folder, JOBS, name)
             os.close(descriptor)
 
-    def put(self, attempt: Attempt, token: str) -> None:
-        """Write a result atomically, unless it is no longer wanted."""
-        name = _name(attempt.job.key, token)
-        if not (self.jobs / name).exists():
-            return
-        with open(plain_files.create_file(self.folder, RESULTS, f".{name}"), "wb") as file:
-            file.write(attempt_codec.encode(attempt))
-            file.flush()
-            os.fsync(file.fileno())
-        self._rename(RESULTS, f".{name}", name)
-        if not (self.jobs / name).exists():  # the driver gave the job up in between
-            plain_files.remove_file(self.folder, RESULTS, name)
-
-    def leave(self, attempt: Attempt, token: str) -> None:
-        """Write a result if possible: the driver normally receives it directly. A failure of the
-        machine is not a result."""
-        if not attempt.environment:
-            with suppress(Exception):  # such as a full disk
-                self.put(attempt, token)
-
-    def get(self, key: JobKey, token: str) -> Attempt | None:
-        """The result of an attempt, if there is one."""
+    def get(self, keys: Sequence[JobKey], token: str) -> list[Attempt]:
+        """The results of attempts at these jobs, if there are any."""
         with self._storage_errors():
-            return self._read(_name(key, token))
+            names = [_name(key, token) for key in keys]
+            if len(names) > 1:
+                names = sorted(set(names).intersection(self._names(RESULTS)))
+            return [attempt for name in names for attempt in self._read(name)]
 
-    def waiting(self) -> list[Attempt]:
-        """The results that are not recorded yet. Invalid ones are removed."""
-        found = []
+    def waiting(self) -> list[Sequence[Attempt]]:
+        """The results that are not recorded yet: those of each file, which are recorded together.
+        Invalid files are removed."""
+        found: list[Sequence[Attempt]] = []
         with self._storage_errors():
             for name in self._names(RESULTS):
-                attempt = None if name.startswith(".") else self._read(name)
-                if attempt is not None and name.startswith(_name(attempt.job.key, "")):
-                    found.append(attempt)
+                attempts = [] if name.startswith(".") else self._read(name)
+                if attempts and name.startswith(_name(attempts[0].job.key, "")):
+                    found.append(attempts)
                 elif not name.startswith("."):
                     plain_files.remove_file(self.folder, RESULTS, name)
         return found
 
-    def clear(self, key: JobKey) -> None:
-        """Remove all results of a job, because one is recorded or none is wanted."""
-        start = _name(key, "")
+    def clear(self, keys: Iterable[JobKey]) -> None:
+        """Remove all result files that are named after one of these jobs, because results are
+        recorded or not wanted. Clear the jobs of a file only together."""
+        starts = {_name(key, "") for key in keys}
         with self._storage_errors():
             for name in self._names(RESULTS):
-                if name.removeprefix(".").startswith(start):
+                if name.removeprefix(".").partition(".")[0] + "." in starts:
                     plain_files.remove_file(self.folder, RESULTS, name)
 
-    def running(self) -> list[RunningJob]:
+    def running(self) -> list[RunningJobs]:
         """The jobs that living workers are running; none if the folder cannot be read."""
         names: list[str] = []
         with suppress(OSError):
@@ -193,17 +231,18 @@ class Outbox:
             name for name in plain_files.file_names(self.folder, folder) if NAME.fullmatch(name)
         ]
 
-    def _read(self, name: str) -> Attempt | None:
+    def _read(self, name: str) -> list[Attempt]:
         try:
             most = attempt_codec.MOST_BYTES
             content = plain_files.read_file(self.folder, RESULTS, name, most=most)
         except OSError as error:
             if error.errno in NO_RESULT:
-                return None
+                return []
             raise  # it may be readable later
         return attempt_codec.decode(content)
 
-    def _rename(self, folder: str, source: str, target: str) -> None:
+    def rename(self, folder: str, source: str, target: str) -> None:
+        """Rename a file within one of the folders."""
         with plain_files.opened_folder(self.folder, folder) as descriptor:
             os.rename(source, target, src_dir_fd=descriptor, dst_dir_fd=descriptor)
 
@@ -219,8 +258,8 @@ class Outbox:
             ) from error
 
 
-def read_job_file(path: Path) -> RunningJob | None:
-    """The job that a job file describes; None if it does not exist or is not a job file."""
+def read_job_file(path: Path) -> RunningJobs | None:
+    """The jobs that a job file describes; None if it does not exist or is not a job file."""
     named = NAME.fullmatch(path.name)
     try:
         descriptor = plain_files.open_file(path.parents[1], path.parent.name, path.name)
@@ -237,7 +276,7 @@ def read_job_file(path: Path) -> RunningJob | None:
     if note["host"] not in ("", socket.gethostname()):
         held = held or silent < SECONDS_SILENT
     bracket, index, rung = map(int, named.groups())
-    return RunningJob(path, (bracket, index, rung), held, **note)
+    return RunningJobs(path, [(bracket, index, rung), *note.pop("others")], held, **note)
 
 
 def lock_holder(descriptor: int) -> int | None:
@@ -264,14 +303,23 @@ def _note(content: bytes) -> dict[str, Any]:
         note = json.loads(content)
     note = note if isinstance(note, dict) else {}
     pid, host, started = note.get("pid"), note.get("host"), note.get("started")
-    deadline, device = note.get("deadline"), note.get("device")
+    deadline, device, others = note.get("deadline"), note.get("device"), note.get("others")
+    others = others if isinstance(others, list) else []
     return {
         "pid": pid if type(pid) is int and 1 < pid < 2**31 else 0,
         "host": host if isinstance(host, str) else "",
         "started": float(started) if _is_time(started) else time.time(),
         "deadline": float(deadline) if _is_time(deadline) else None,
         "device": device if isinstance(device, str) else "",
+        "others": [tuple(key) for key in others if _is_key(key)],
     }
+
+
+def _is_key(given: Any) -> bool:
+    """Whether this is a (bracket, index, rung) in JSON."""
+    if not isinstance(given, list) or len(given) != 3:
+        return False
+    return all(type(each) is int and 0 <= each < 2**31 for each in given)
 
 
 def _is_time(given: Any) -> bool:

@@ -14,6 +14,12 @@ class Started(NamedTuple):
 
     job: Job
     since: float
+    share: float = 1.0
+    """Its share of the time of the call that it is part of: less than 1 in a batch."""
+
+    def worked(self, now: float) -> float:
+        """The time that its worker has spent on it."""
+        return (now - self.since) * self.share
 
 
 class Pace:
@@ -61,10 +67,10 @@ class Pace:
     def _seconds_per_unit(self, running: Sequence[Started], now: float) -> float:
         """The speed of the results of this call, and of the jobs that have overrun it."""
         rate, seconds, units = self._seconds / self._units, self._seconds, self._units
-        for job, since in running:
-            trained = self._units_of((job.bracket, job.rung))
-            if now - since > rate * trained:
-                seconds, units = seconds + now - since, units + trained
+        for each in running:
+            trained, worked = self._units_of((each.job.bracket, each.job.rung)), each.worked(now)
+            if worked > rate * trained:
+                seconds, units = seconds + worked, units + trained
         return seconds / units
 
     def _units_of(self, cell: Cell) -> float:
@@ -79,7 +85,7 @@ class Pace:
     def _between(self, running: Sequence[Started], workers: int, now: float) -> float:
         """The time per evaluation in which workers do not work: they wait for the driver, or for
         a rung to be complete. The start of the workers is left out."""
-        worked = self._seconds + sum(now - each.since for each in running)
+        worked = self._seconds + sum(each.worked(now) for each in running)
         if self._first is None:
             self._first = now, self.evaluations, worked
         begun, before, worked_before = self._first
@@ -92,7 +98,7 @@ def _elapsed(
     needed: Mapping[Cell, float], running: Sequence[Started], now: float
 ) -> list[tuple[int, float]]:
     """The bracket of each running job of the run, and how much of its time has passed."""
-    cells = [((job.bracket, job.rung), now - since) for job, since in running]
+    cells = [((each.job.bracket, each.job.rung), each.worked(now)) for each in running]
     return [(cell[0], min(passed, needed[cell])) for cell, passed in cells if cell in needed]
 
 

@@ -123,7 +123,7 @@ class RunMeter:
         """The progress of the current run of a state at this time."""
         self._count(state)
         jobs = sorted(running, key=lambda each: each.since)
-        workers = max(self._workers, len(jobs))
+        workers = max(self._workers, round(sum(each.share for each in jobs)))
         left = slots_left(state)
         cost_left = sum(n * self._charges[rung] for (_, rung), n in left.items())
         best, metric = self._best_of(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -37,15 +38,15 @@ class Pruner:
         self._protected = protected(session.state, self.keep)
         """The checkpoints of the best evaluations when superfluous ones were last removed."""
 
-    def prune(self, job: Job) -> None:
-        """Remove what a recorded job, or the end of its rung, makes superfluous."""
+    def prune(self, jobs: Sequence[Job]) -> None:
+        """Remove what recorded jobs, or the ends of their rungs, make superfluous."""
         if self.keep.all:
             return
         state = self.session.state
         with suppress(OSError):
             if self.keep.configs is None:
-                self._discard_outdated(job)
-            elif self.session.done or is_decided(state, job.bracket, job.rung):
+                self._discard_outdated(jobs)
+            elif self.session.done or any(is_decided(state, *job.key[::2]) for job in jobs):
                 self._discard(superfluous(state, self.keep, self.checkpoints.kept()))
 
     def prune_recorded(self, job: Job) -> None:
@@ -57,13 +58,14 @@ class Pruner:
             with suppress(OSError):
                 self._discard(superfluous(state, self.keep, self.checkpoints.found()))
 
-    def _discard_outdated(self, job: Job) -> None:
-        """Remove the older checkpoints of a job's config, and those of former best evaluations
+    def _discard_outdated(self, jobs: Sequence[Job]) -> None:
+        """Remove the older checkpoints of the jobs' configs, and those of former best evaluations
         whose configs have newer ones."""
         best = protected(self.session.state, self.keep)
         outdated = {key for key in self._protected - best if self._has_newer(key)}
-        if self.checkpoints.path(job.key).exists():
-            outdated |= {(job.bracket, job.index, rung) for rung in range(job.bracket, job.rung)}
+        for bracket, index, rung in (job.key for job in jobs):
+            if self.checkpoints.path((bracket, index, rung)).exists():
+                outdated |= {(bracket, index, lower) for lower in range(bracket, rung)}
         self._discard(sorted(outdated - best))
         self._protected = best
 

@@ -13,9 +13,10 @@ from deepband.execution.devices import Device, DevicesSpec, assigned, read_devic
 from deepband.execution.display import ProgressSpec, check_spec, followed
 from deepband.execution.executors.base import Timeout, check_seconds
 from deepband.execution.executors.selection import choose, needs_outbox
+from deepband.execution.job_queue import Batches, JobQueue, SingleJobs
 from deepband.execution.limits import Limits
 from deepband.execution.loop import FIRST_FAILURES, JobSession, Loop
-from deepband.execution.objective import Objective, takes_context
+from deepband.execution.objective import BatchObjective, Objective, takes_context
 from deepband.execution.outbox import Outbox
 from deepband.system.interrupts import Interrupts
 
@@ -37,6 +38,7 @@ class Execution(TypedDict, total=False):
     devices: DevicesSpec
     per_device: int
     progress: ProgressSpec
+    batch: bool | int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +55,11 @@ class RunOptions:
     devices: DevicesSpec = None
     per_device: int = 1
     progress: ProgressSpec = None
+    batch: bool | int | None = None
 
     def __post_init__(self) -> None:
+        if self.batch is not None and not isinstance(self.batch, bool):
+            _check_whole("batch", self.batch, 1)
         if self.workers is not None:
             _check_whole("workers", self.workers, 1)
         _check_whole("per_device", self.per_device, 1)
@@ -68,6 +73,21 @@ class RunOptions:
         if self.devices is not None:  # found once, also if there are several runs
             object.__setattr__(self, "devices", read_devices(self.devices, os.environ))
             object.__setattr__(self, "workers", len(self.worker_devices))
+
+    @property
+    def queue(self) -> JobQueue:
+        """What decides which jobs a call of the objective gets."""
+        if self.batch is None or self.batch is False:
+            return SingleJobs()
+        return Batches(None if self.batch is True else self.batch)
+
+    def called(self, objective: Objective) -> Objective:
+        """An objective as it is called: with one job or, as a BatchObjective, with several. Raises
+        if it does not take what it would get."""
+        if self.batch is None or self.batch is False:
+            takes_context(objective)
+            return objective
+        return BatchObjective.of(objective)
 
     @property
     def worker_devices(self) -> Sequence[Device]:
@@ -113,6 +133,7 @@ def run_jobs(
             "work ahead evaluates configs of the next run now, but which of them reuse the result "
             "of an equal one is not known until then: leave out `ahead`."
         )
+    objective = options.called(objective)
     session.lock()
     interrupts = Interrupts()
     loop = _loop(session, objective, limits, options, interrupts)
@@ -161,6 +182,7 @@ def _loop(
         first_failures=first_failures,
         outbox=outbox,
         wait=options.wait,
+        queue=options.queue,
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepband.errors import DeepbandError, InputError, shown
-from deepband.execution.objective import Context
+from deepband.execution.context import Context
 from deepband.integrations.training_result import training_result
 
 if TYPE_CHECKING:

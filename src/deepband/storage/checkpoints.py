@@ -202,8 +202,9 @@ class Checkpoints:
 
     def _left(self, key: JobKey) -> list[Path]:
         """The folders that attempts at a job have left, oldest first."""
-        partial = _attempt_name(key, PARTIAL)
-        names = [name for name in self._names() if _attempt_key(name) == key and name != partial]
+        partial, start = _attempt_name(key, PARTIAL), _attempt_name(key, "")
+        names = [name for name in self._names() if name.startswith(start) and name != partial]
+        names = [name for name in names if _attempt_key(name) == key]
         folders = [self.attempts / name for name in names if not name.endswith(ENDINGS)]
         return sorted(folders, key=lambda folder: folder.lstat().st_mtime_ns)
 

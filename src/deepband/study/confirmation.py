@@ -21,8 +21,9 @@ from deepband.core.records import Job
 from deepband.core.schedule import as_number, check_count
 from deepband.core.state import State
 from deepband.errors import InputError, JobError, NoResultError
+from deepband.execution.context import training_seed
 from deepband.execution.limits import Limits
-from deepband.execution.objective import Objective, takes_context, training_seed
+from deepband.execution.objective import Objective, takes_context
 from deepband.execution.outbox import JOBS, OUTPUT, RESULTS
 from deepband.execution.pace import Pace, Started
 from deepband.execution.progress import Progress, RunMeter, RunningEvaluation
@@ -54,7 +55,7 @@ def confirm(
 ) -> Confirmations:
     """Evaluate the best configs again, as often as there are seeds, and return their means."""
     top, seeds = check_count("top", top), check_seeds(seeds)
-    seeded = takes_context(objective)
+    seeded = takes_context(options.called(objective))
     with session.confirming.lock:  # a second thread waits, and then finds everything recorded
         wanted = repetitions(selected(session.state, top), seeds)
         if missing(session.state, wanted):
@@ -161,6 +162,12 @@ class ConfirmationSession:
         ready = (each for each in self._wanted if self._is_ready(each))
         found = next(ready, None)
         return None if found is None else self._hand_out(found)
+
+    def ready_batch(self) -> list[JobKey]:
+        """The jobs of all repetitions on the lowest rung that can start."""
+        ready = [each for each in self._wanted if self._is_ready(each)]
+        lowest = min((each[2] for each in ready), default=0)
+        return [(_packed(each), *each[1:3]) for each in ready if each[2] == lowest]
 
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
         """The jobs of those repetitions that can start, including repetitions of earlier calls."""

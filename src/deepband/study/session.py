@@ -176,6 +176,17 @@ class Session(FactLog):
         keys = list(self._startable())
         return self._hand_out(keys) if keys else []
 
+    def ask_batch(self, limit: int | None = None) -> list[Job]:
+        """The jobs with the lowest budget that can start, marked as running."""
+        return self.reserve(self.ready_batch()[:limit])
+
+    def ready_batch(self) -> list[JobKey]:
+        """The jobs with the lowest budget that can start."""
+        self._lock()
+        keys = list(self._startable())
+        lowest = min((rung for _, _, rung in keys), default=0)
+        return [key for key in keys if key[2] == lowest]
+
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
         """Those of these jobs that can start, marked as running."""
         self._lock()
@@ -225,7 +236,7 @@ class Session(FactLog):
 
     def seed(self, job: Job) -> int:
         """What `context.seed` is."""
-        from deepband.execution.objective import training_seed  # with numpy
+        from deepband.execution.context import training_seed  # with numpy
 
         return training_seed(self.state.created.seed, *job.key)
 

@@ -16,7 +16,7 @@ from deepband.core.evaluations import (
 from deepband.core.facts import JobKey
 from deepband.core.records import Evaluation, Job, with_checkpoint
 from deepband.core.results import read_result, read_results
-from deepband.core.schedule import Budget, as_number
+from deepband.core.schedule import Budget, as_number, check_count
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError, NoResultError
 from deepband.samplers import Sampler
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from deepband.plots import Plots
     from deepband.study.session import SpaceSpec
 
-FREE = {"ask", "ask_all", "tell", "tell_all", "release", "optimize", "auto_extend", "confirm"}
-FREE |= {"plot", "max_budget", "width", "done", "observe", "close", "save_as"}
+FREE = {"ask", "ask_all", "ask_batch", "tell", "tell_all", "release", "optimize", "auto_extend"}
+FREE |= {"confirm", "plot", "max_budget", "width", "done", "observe", "close", "save_as"}
 """Methods whose steps are locked one by one, and values that any thread may read."""
 
 
@@ -108,6 +108,7 @@ class Study:
         devices: DevicesSpec = None,
         per_device: int = 1,
         progress: ProgressSpec = None,
+        batch: bool | int | None = None,
     ) -> None:
         """Evaluate jobs until the current run is done or a limit is reached.
 
@@ -128,9 +129,17 @@ class Study:
           each device.
         - `per_device`: how many workers may share a device.
 
+        With `batch`, `objective(configs, budget)` or `objective(configs, budget, contexts)`
+        evaluates several configs with the same budget in one call, for example on one GPU, and
+        returns a list with one result per config. It gets all jobs of the lowest budget that can
+        start or, if `batch` is a number, at most that many. Several workers share them evenly. If
+        the call raises, its configs are run again in halves; only a batch of one fails. Each
+        context is a `deepband.BatchContext`.
+
         What happens to jobs that fail:
 
-        - `timeout`: seconds, or a function of the budget. A job that takes longer is ended.
+        - `timeout`: seconds, or a function of the budget. A job, or a batch, that takes longer is
+          ended.
         - `retries`: how often a job is run again if its worker died or it took too long, before it
           counts as failed.
         - `first_failures`: if this many evaluations fail before any succeeds, the objective is at
@@ -179,6 +188,7 @@ class Study:
             devices=devices,
             per_device=per_device,
             progress=progress,
+            batch=batch,
         )
         self.session.lock()  # which reads what another process has written since
         if not self.done:
@@ -278,6 +288,20 @@ class Study:
         >>> jobs = study.ask_all()
         """
         return self.session.ask_all()
+
+    def ask_batch(self, limit: int | None = None) -> list[Job]:
+        """Reserve the jobs with the lowest budget that can start now, or at most `limit` of them.
+
+        Jobs of different brackets may have the same budget. Report their results with `tell_all`.
+
+        >>> study.deepen(to=27)
+        >>> jobs = study.ask_batch()
+        >>> len(jobs), {job.budget for job in jobs}
+        (18, {1})
+        """
+        if limit is not None:
+            check_count("limit", limit)
+        return self.session.ask_batch(limit)
 
     def tell(self, job: Job, result: object) -> None:
         """Record the result of a job.

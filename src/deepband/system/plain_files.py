@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -88,6 +88,16 @@ def create_file(root: Path, *names: str) -> int:
         except FileExistsError:
             os.unlink(name, dir_fd=folder)
         return os.open(name, flags, 0o644, dir_fd=folder)
+
+
+def link_file(root: Path, folder: str, name: str, others: Sequence[str]) -> None:
+    """Give a file in a folder these names, too. Anything with such a name is unlinked first."""
+    with opened_folder(root, folder) as inside:
+        for other in others:
+            with suppress(FileNotFoundError):
+                os.unlink(other, dir_fd=inside)
+        for other in others:
+            os.link(name, other, src_dir_fd=inside, dst_dir_fd=inside, follow_symlinks=False)
 
 
 def file_names(root: Path, *names: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from deepband.core.facts import JobKey
 from deepband.core.records import Attempt
 from deepband.errors import InputError, shown
+from deepband.execution.batch import Answer
 from deepband.execution.objective import Task
 
 Timeout: TypeAlias = float | Callable[[float], float] | None
@@ -25,39 +26,60 @@ def check_seconds(name: str, given: Any) -> None:
         raise InputError(f"{name} is {shown(given)}: give seconds above 0, or leave it out.")
 
 
-def seconds_allowed(timeout: Timeout, task: Task) -> float | None:
-    """How long a task may take; None if there is no limit."""
-    seconds = timeout(task.job.budget) if callable(timeout) else timeout
+def seconds_allowed(timeout: Timeout, tasks: Sequence[Task]) -> float | None:
+    """How long a call with these tasks, which have the same budget, may take; None if there is no
+    limit."""
+    seconds = timeout(tasks[0].job.budget) if callable(timeout) else timeout
     check_seconds("timeout", seconds)
     return seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A task on its way to a worker."""
+    """Tasks of one call of the objective on their way to a worker."""
 
-    task: Task
+    tasks: Sequence[Task]
     token: str
-    """Identifies this attempt at the job."""
+    """Identifies these attempts at their jobs."""
     seconds: float | None
-    """How long the task may take."""
+    """How long the call may take."""
     folder: Path
     """The folder of the study, as a path of the driver."""
     device: str = field(default="", kw_only=True)
     """The GPU of the worker, as CUDA_VISIBLE_DEVICES names it; empty if it has none."""
 
     @property
+    def keys(self) -> Sequence[JobKey]:
+        return [task.job.key for task in self.tasks]
+
+    @property
     def key(self) -> JobKey:
-        return self.task.job.key
+        """The job after which files of the order are named."""
+        return self.tasks[0].job.key
 
 
 class Ended(NamedTuple):
-    """A task that has ended: with an attempt, or lost for a reason."""
+    """A task that has ended: with an attempt, lost for a reason, or without a valid result."""
 
     task: Task
     attempt: Attempt | None
     lost: str | None = None
-    """A kind, a colon and details: the worker died, or the task took too long."""
+    """A kind, a colon and details: the worker died, the task took too long, or the call of its
+    batch raised."""
+    fault: str | None = None
+    """What is wrong with the result that the objective returned."""
+
+
+def ends(tasks: Sequence[Task], answer: Answer) -> list[Ended]:
+    """The ends of tasks that an answer contains: those with an attempt and, unless the others are
+    still running, the others without."""
+    attempts = {attempt.job.key: attempt for attempt in answer.attempts}
+    return [
+        Ended(task, attempt and attempt._replace(job=task.job), *why)
+        for task in tasks
+        if (attempt := attempts.get(task.job.key)) or not answer.more
+        for why in [() if attempt else (answer.lost, answer.fault)]
+    ]
 
 
 class Executor(Protocol):
@@ -65,10 +87,10 @@ class Executor(Protocol):
 
     @property
     def free(self) -> int:
-        """The number of tasks that can be submitted now."""
+        """How often `submit` can be called now."""
 
-    def submit(self, task: Task) -> None:
-        """Start a task."""
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Start one call of the objective: with one task, or with those of a batch."""
 
     def wait(self, seconds: float) -> Sequence[Ended]:
         """The tasks that have ended, as soon as there are any; none after this many seconds.

@@ -18,7 +18,8 @@ from pickle import PickleError
 from typing import Any
 
 from deepband.errors import DeepbandError, InputError, ObjectiveError, StorageError
-from deepband.execution.executors.base import Ended, Timeout, seconds_allowed
+from deepband.execution.batch import Answer
+from deepband.execution.executors.base import Ended, Timeout, ends, seconds_allowed
 from deepband.execution.executors.remote import Refused, RemoteOrder, run_remotely
 from deepband.execution.objective import Objective, Task
 from deepband.execution.outbox import SECONDS_SILENT, Outbox
@@ -111,9 +112,9 @@ class FuturesExecutor:
             self.pool.check()
             return max(0, self.pool.size() - len(self._pending) - len(self._given_up))
 
-    def submit(self, task: Task) -> None:
-        seconds, token = seconds_allowed(self._timeout, task), secrets.token_hex(4)
-        order = RemoteOrder(task, token, seconds, self._folder, self._probe, os.getpid())
+    def submit(self, tasks: Sequence[Task]) -> None:
+        seconds, token = seconds_allowed(self._timeout, tasks), secrets.token_hex(4)
+        order = RemoteOrder(tasks, token, seconds, self._folder, self._probe, os.getpid())
         with self._pool_errors():
             self.pool.check()
             future = self.pool.submit(run_remotely, self._shipped, order)
@@ -134,14 +135,14 @@ class FuturesExecutor:
 
     def _answers(self, seconds: float) -> list[Ended]:
         """The results of futures that are done. Waits this long for the first one."""
-        ended = []
+        ended: list[Ended] = []
         with suppress(queue.Empty):
             future = self._done.get(timeout=seconds)
             while True:
                 pending = self._pending.pop(future, None)
                 if pending is not None:
                     try:
-                        ended.append(self._answered(future, pending))
+                        ended += self._answered(future, pending)
                     except DeepbandError as error:  # raised once the other results are returned
                         self._error = error
                 future = self._done.get_nowait()
@@ -169,7 +170,7 @@ class FuturesExecutor:
             (self._folder / self._probe).unlink(missing_ok=True)
         self.pool.close()
 
-    def _answered(self, future: Future[Any], pending: _Pending) -> Ended:
+    def _answered(self, future: Future[Any], pending: _Pending) -> list[Ended]:
         try:
             answer = future.result()
         except (ImportError, AttributeError, PickleError) as error:
@@ -182,14 +183,14 @@ class FuturesExecutor:
             return self._lost(pending, f"WorkerDied: {type(error).__name__}: {error}")
         if isinstance(answer, Refused):
             raise _refusal(answer)
-        return Ended(pending.order.task, answer)
+        return ends(pending.order.tasks, answer)
 
-    def _lost(self, pending: _Pending, reason: str) -> Ended:
-        """A task that returned nothing; its worker may have written a result before it died."""
+    def _lost(self, pending: _Pending, reason: str) -> list[Ended]:
+        """Tasks that returned nothing; their worker may have written results before it died."""
         order = pending.order
-        attempt = self._outbox.get(order.key, order.token)
+        attempts = self._outbox.get(order.keys, order.token)
         self._disown(pending)
-        return Ended(order.task, attempt, None if attempt else reason)
+        return ends(order.tasks, Answer(attempts, lost=reason))
 
     def _overdue(self) -> list[Ended]:
         """Tasks that took too long, or whose worker sends no heartbeats."""
@@ -197,12 +198,12 @@ class FuturesExecutor:
         if now < self._check_at:
             return []
         self._check_at = now + SECONDS_BETWEEN_CHECKS
-        ended = []
+        ended: list[Ended] = []
         for future, pending in list(self._pending.items()):
             reason = None if future.done() else self._why_lost(pending, now)
             if reason is not None:
                 del self._pending[future]
-                ended.append(self._lost(pending, reason))
+                ended += self._lost(pending, reason)
                 self.pool.end(future)
                 self._given_up.add(future)
         return ended

@@ -1,4 +1,4 @@
-"""An executor that runs tasks in this process, one after another."""
+"""An executor that runs tasks in this process, one call after another."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
-from deepband.execution.executors.base import Ended
-from deepband.execution.objective import Objective, Task, perform
-from deepband.execution.outbox import Outbox
+from deepband.core.records import Attempt
+from deepband.execution.batch import Answer, perform_tasks
+from deepband.execution.executors.base import Ended, ends
+from deepband.execution.objective import Objective, Task
+from deepband.execution.outbox import HeldJobs, Outbox
 from deepband.system.interrupts import Interrupts
 
 
 class InlineExecutor:
-    """Runs one task at a time, inside `wait`."""
+    """Runs one task, or those of one batch, at a time, inside `wait`."""
 
     def __init__(
         self, objective: Objective, interrupts: Interrupts, outbox: Outbox | None = None
@@ -22,26 +24,50 @@ class InlineExecutor:
         self.interrupts = interrupts
         self.outbox = outbox
         """Shows other processes which job is running; None in a study that has no file."""
-        self._task: Task | None = None
+        self._tasks: Sequence[Task] = ()
+        self._interrupt: KeyboardInterrupt | None = None
+        """What ended a batch, until the results that were finished before have been returned."""
 
     @property
     def free(self) -> int:
-        return 1 if self._task is None else 0
+        return 0 if self._tasks else 1
 
-    def submit(self, task: Task) -> None:
-        self._task = task
+    def submit(self, tasks: Sequence[Task]) -> None:
+        self._tasks = tasks
 
     def wait(self, seconds: float) -> Sequence[Ended]:
-        task, self._task = self._task, None
-        if task is None:
+        if self._interrupt is not None:
+            raise self._interrupt
+        tasks, self._tasks = self._tasks, ()
+        if not tasks:
             time.sleep(seconds)
             return []
+        return self._run(tasks)
+
+    def _run(self, tasks: Sequence[Task]) -> list[Ended]:
+        """Run tasks, and write results that are finished before their batch ends to the outbox."""
+        finished: list[Attempt] = []
         with ExitStack() as stack:
+            held: HeldJobs | None = None
             if self.outbox:
-                with suppress(OSError):  # others then do not see the job, which does no harm
-                    stack.enter_context(self.outbox.hold(task.job.key, "inline", None))
+                keys = [task.job.key for task in tasks]
+                with suppress(OSError):  # others then do not see the jobs, which does no harm
+                    held = stack.enter_context(self.outbox.hold(keys, "inline", None))
+
+            def leave(attempt: Attempt) -> None:
+                finished.append(attempt)
+                if held:
+                    held.leave([attempt])
+
             stack.enter_context(self.interrupts.breakable())
-            return [Ended(task, perform(self.objective, task))]
+            try:
+                answer = perform_tasks(self.objective, tasks, leave)
+            except KeyboardInterrupt as interrupt:
+                if not finished:
+                    raise
+                self._interrupt = interrupt
+                return ends(tasks, Answer(finished, more=True))
+        return ends(tasks, answer._replace(attempts=[*finished, *answer.attempts]))
 
     def close(self) -> None:
-        self._task = None
+        self._tasks = ()

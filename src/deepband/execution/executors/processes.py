@@ -22,12 +22,13 @@ from typing import Any
 
 from deepband.core.records import Attempt
 from deepband.errors import DeepbandError, ObjectiveError
+from deepband.execution.batch import Answer
 from deepband.execution.devices import Device
-from deepband.execution.executors.base import Ended, Order, Timeout, seconds_allowed
+from deepband.execution.executors.base import Ended, Order, Timeout, ends, seconds_allowed
 from deepband.execution.executors.serialization import ship
 from deepband.execution.executors.worker_process import WorkerProcess, end_workers
 from deepband.execution.objective import Objective, Task
-from deepband.execution.outbox import Outbox, RunningJob, read_job_file
+from deepband.execution.outbox import Outbox, RunningJobs, read_job_file
 
 SECONDS_BETWEEN_CHECKS = 0.1
 SECONDS_TO_TERMINATE = 2.0
@@ -79,13 +80,11 @@ class ProcessExecutor:
                 idle.remove(slot)
         return idle
 
-    def submit(self, task: Task) -> None:
+    def submit(self, tasks: Sequence[Task]) -> None:
         slot = self._idle()[0]
-        seconds = seconds_allowed(self._timeout, task)
-        if task.context is not None:
-            context = replace(task.context, slot=slot.number, device=slot.device_name)
-            task = replace(task, context=context)
-        slot.start(Order(task, secrets.token_hex(4), seconds, self._folder, device=slot.gpu))
+        seconds = seconds_allowed(self._timeout, tasks)
+        located = [slot.located(task) for task in tasks]
+        slot.start(Order(located, secrets.token_hex(4), seconds, self._folder, device=slot.gpu))
 
     def wait(self, seconds: float) -> Sequence[Ended]:
         end = time.monotonic() + seconds
@@ -96,7 +95,7 @@ class ProcessExecutor:
                 wait(events, min(left, SECONDS_BETWEEN_CHECKS))
             else:
                 time.sleep(left)
-            ended = [ended for slot in self._slots if (ended := slot.poll()) is not None]
+            ended = [ended for slot in self._slots for ended in slot.poll()]
             if ended or time.monotonic() >= end:
                 return ended
 
@@ -106,7 +105,7 @@ class ProcessExecutor:
             workers.close()
 
 
-def _uses_gpu_here(running: RunningJob) -> bool:
+def _uses_gpu_here(running: RunningJobs) -> bool:
     return running.device != "" and running.host == socket.gethostname()
 
 
@@ -152,12 +151,15 @@ class _Workers:
 
 
 class _Slot:
-    """A worker, and the order that it works on."""
+    """A worker, and the order that it works on. Tasks of an order that have ended are removed from
+    it."""
 
     def __init__(self, number: int, workers: _Workers, outbox: Outbox) -> None:
         self.number = number
         self.outbox = outbox
         self.order: Order | None = None
+        self._open: Sequence[Task] = ()
+        """The tasks of the order that have not ended."""
         self._workers = workers
         self._worker: WorkerProcess | None = None
         self._starts = 0
@@ -169,10 +171,12 @@ class _Slot:
         self._late: str | None = None
         self._kill_at = 0.0
 
-    @property
-    def device_name(self) -> str | None:
-        """The name of the device for the objective."""
-        return self._workers.device.name if self._workers.device else None
+    def located(self, task: Task) -> Task:
+        """A task whose context names this worker and its device."""
+        if task.context is None:
+            return task
+        device = self._workers.device.name if self._workers.device else None
+        return replace(task, context=replace(task.context, slot=self.number, device=device))
 
     @property
     def gpu(self) -> str:
@@ -185,7 +189,7 @@ class _Slot:
         return self._worker.events if self._worker else []
 
     def start(self, order: Order) -> None:
-        self.order, self._starts = order, 0
+        self.order, self._open, self._starts = order, order.tasks, 0
         self._late, self._seen, self._released = None, None, None
         self._send()
 
@@ -204,71 +208,80 @@ class _Slot:
             self._worker.end()
         self._worker = self._workers.take()
 
-    def poll(self) -> Ended | None:
-        """The result of the order, if it has ended."""
+    def poll(self) -> list[Ended]:
+        """The tasks of the order that have ended since the last call."""
         if self.order is None or self._worker is None:
-            return None
-        answer = self._worker.answer()
-        if isinstance(answer, Attempt):
-            return self._answered(answer)
-        if answer is not None:  # the objective could not be loaded
-            raise ObjectiveError([answer])
+            return []
+        ended: list[Ended] = []
+        while self.order is not None and (answer := self._worker.answer()) is not None:
+            if isinstance(answer, str):  # the objective could not be loaded
+                raise ObjectiveError([answer])
+            ended += self._answered(self.order, answer)
+        if ended or self.order is None:
+            return ended
         running = read_job_file(self.outbox.job_file(self.order.key, self.order.token))
         if running is not None:
             self._seen = self._seen or time.monotonic()
         if running is not None and running.held:
             self._released = None
             self._check_time(self.order)
-            return None
+            return []
         if self._worker.is_gone():
             return self._died()
         return self._unanswered()
 
-    def _answered(self, attempt: Attempt) -> Ended | None:
-        assert self.order is not None
-        if attempt.outcome.failed:
-            if self._late:  # it failed because it was terminated
-                return self._lost(self._late)
+    def _answered(self, order: Order, answer: Answer) -> list[Ended]:
+        if answer.more:
+            return self._end(ends(self._open, answer))
+        raised = answer.lost or _has_failed(order, answer.attempts)
+        if raised and self._late:  # because it was terminated
+            return self._lost(self._late)
+        if raised:
             self._replace_worker()
             self._workers.keep_spare()
-        ended = Ended(self.order.task, attempt._replace(job=self.order.task.job))
         self.order = None
+        return self._end(ends(self._open, answer))
+
+    def _end(self, ended: list[Ended]) -> list[Ended]:
+        """Remove tasks from those that are open."""
+        keys = {each.task.job.key for each in ended}
+        self._open = [task for task in self._open if task.job.key not in keys]
         return ended
 
-    def _died(self) -> Ended | None:
+    def _died(self) -> list[Ended]:
         """The worker is dead. If it had not started the job, another worker runs it."""
         assert self.order is not None
         assert self._worker is not None
-        started = self._seen or self.outbox.get(self.order.key, self.order.token)
+        started = self._seen or self.outbox.get(self.order.keys, self.order.token)
         if not started and self._starts < STARTS:
             self._send()
-            return None
+            return []
         return self._lost(f"WorkerDied: the worker ended with {self._worker.exit_reason()}")
 
-    def _unanswered(self) -> Ended | None:
+    def _unanswered(self) -> list[Ended]:
         """The worker seems alive, but does not hold its job and has not answered."""
         now = time.monotonic()
         if self._seen is None:
             late = now - self._started > SECONDS_TO_START
-            return self._lost("WorkerDied: the worker did not start the job") if late else None
+            return self._lost("WorkerDied: the worker did not start the job") if late else []
         self._released = self._released or now
         if now - self._released > SECONDS_TO_SEND:
             return self._lost("WorkerDied: the worker ended without a result")
-        return None
+        return []
 
-    def _lost(self, reason: str) -> Ended:
-        """Kill the worker, and return the result that it may have written."""
+    def _lost(self, reason: str) -> list[Ended]:
+        """Kill the worker, and return the results that it may have written."""
         assert self.order is not None
         order, late = self.order, self._late
         if (worker := self.give_up()) is not None:
             worker.end()
-        attempt = self.outbox.get(order.key, order.token)
-        if late and attempt is not None and attempt.outcome.failed:
-            attempt = None
-        if attempt is None:
-            self.outbox.clear(order.key)
+        attempts = self.outbox.get(order.keys, order.token)
+        if late and _has_failed(order, attempts):
+            attempts = []
+        if not attempts:
+            self.outbox.clear(order.keys)
         self.outbox.drop(order.key, order.token)
-        return Ended(order.task, attempt, None if attempt else late or reason)
+        return self._end(ends(self._open, Answer(attempts, lost=late or reason)))
 
     def _check_time(self, order: Order) -> None:
         """Terminate a worker that takes too long, and kill it if it does not end. The driver's
@@ -288,3 +301,8 @@ class _Slot:
         """Forget the order, and return the worker for the caller to end."""
         worker, self._worker, self.order = self._worker, None, None
         return worker
+
+
+def _has_failed(order: Order, attempts: Sequence[Attempt]) -> bool:
+    """Whether the task of an order failed. In a batch, failures are results that were returned."""
+    return len(order.tasks) == 1 and any(each.outcome.failed for each in attempts)

@@ -16,14 +16,15 @@ import cloudpickle
 
 from deepband.core.records import Attempt
 from deepband.errors import StorageError
+from deepband.execution.batch import Answer, perform_tasks
 from deepband.execution.executors.base import Order
-from deepband.execution.objective import Objective, Task, not_started, perform
+from deepband.execution.objective import Objective, Task, not_started
 from deepband.execution.outbox import SECONDS_BETWEEN_HEARTBEATS, Outbox
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteOrder(Order):
-    """A task on its way to another library's worker."""
+    """Tasks on their way to another library's worker."""
 
     probe: str
     """A file in the study's folder. A worker that sees it shares the folder."""
@@ -48,38 +49,44 @@ class GivenUpError(Exception):
     """The executor started a task that the driver has already given up."""
 
 
-def run_remotely(shipped: bytes | Objective, order: RemoteOrder) -> Attempt | Refused:
-    """Run a task. If the worker shares the study's folder, it also writes the result there, and a
-    heartbeat while the task runs."""
+def run_remotely(shipped: bytes | Objective, order: RemoteOrder) -> Answer | Refused:
+    """Run tasks. If the worker shares the study's folder, it also writes the results there, and a
+    heartbeat while the tasks run."""
     _ignore_interrupts(order.driver)
     shared = (order.folder / order.probe).exists()
-    if not shared and order.task.context is not None:
+    if not shared and order.tasks[0].context is not None:
         return Refused(f"{socket.gethostname()} cannot see it", order.folder)
     try:
         objective = _load(shipped) if isinstance(shipped, bytes) else shipped
     except Exception as error:
         return Refused(f"{type(error).__name__}: {error}")
-    if not shared:
-        return perform(objective, order.task, interruptible=False)
+    if not shared:  # then there are no contexts, so that no task is finished before the others
+        return perform_tasks(objective, order.tasks, lambda attempt: None, interruptible=False)
     return _run_shared(objective, order)
 
 
-def _run_shared(objective: Objective, order: RemoteOrder) -> Attempt:
-    outbox, key = Outbox(order.folder), order.key
+def _run_shared(objective: Objective, order: RemoteOrder) -> Answer:
+    outbox = Outbox(order.folder)
     try:
-        earlier = outbox.get(key, order.token)
-        if earlier is not None:
-            return earlier
-        file = outbox.job_file(key, order.token)
+        earlier = outbox.get(order.keys, order.token)
+        if len(earlier) == len(order.tasks):
+            return Answer(earlier)
+        file = outbox.job_file(order.key, order.token)
         if file.exists():
             raise RanTwiceError(f"{file} already exists")
-        with outbox.hold(key, order.token, order.seconds), heartbeat(file):
-            _check_wanted(order.task)
-            attempt = perform(objective, order.task, interruptible=False)
-            outbox.leave(attempt, order.token)
+        finished: list[Attempt] = []
+        with outbox.hold(order.keys, order.token, order.seconds) as held, heartbeat(file):
+            _check_wanted(order.tasks[0])
+
+            def leave(attempt: Attempt) -> None:
+                finished.append(attempt)
+                held.leave([attempt])
+
+            answer = perform_tasks(objective, order.tasks, leave, interruptible=False)
+            held.leave(answer.attempts)
     except (OSError, StorageError) as error:
-        return not_started(order.task, error)
-    return attempt
+        return Answer([not_started(task, error) for task in order.tasks])
+    return answer._replace(attempts=[*finished, *answer.attempts])
 
 
 def _check_wanted(task: Task) -> None:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from deepband.core.records import Job
+from deepband.core.records import Attempt, Job
 from deepband.core.virtual_clock import VirtualClock
-from deepband.execution.executors.base import Ended
-from deepband.execution.objective import Objective, Task, perform
+from deepband.execution.batch import perform_tasks
+from deepband.execution.executors.base import Ended, ends
+from deepband.execution.objective import Objective, Task
 
 Duration = Callable[[Job], float]
 """The seconds that a job takes."""
@@ -19,9 +20,10 @@ Duration = Callable[[Job], float]
 class SimulatedExecutor:
     """Simulates `workers` workers on a virtual clock.
 
-    Tasks end in the order that their durations imply; ties are broken at random with the seed. The
-    objective is called when its task ends. `wait` advances the clock to the end of the next task;
-    it takes real time only if no task is running.
+    Tasks end in the order that their durations imply; ties are broken at random with the seed. A
+    batch takes as long as the longest of its jobs. The objective is called when its task ends.
+    `wait` advances the clock to the end of the next task; it takes real time only if no task is
+    running.
 
     >>> from deepband import open_study
     >>> study = open_study(space={"lr": (1e-4, 1e-1, "log")}, max_budget=9)
@@ -38,8 +40,8 @@ class SimulatedExecutor:
         self.duration = duration
         self._random = random.Random(seed)
         self._clock = VirtualClock[int](workers)
-        self._tasks: dict[int, Task] = {}
-        """By number, in the order of submission."""
+        self._tasks: dict[int, Sequence[Task]] = {}
+        """Those of one call, by its number in the order of submission."""
         self._numbers = count()
 
     @property
@@ -62,17 +64,19 @@ class SimulatedExecutor:
         """The share of the time until now that workers were busy."""
         return self.busy / (self.workers * self.clock) if self.clock else 1.0
 
-    def submit(self, task: Task) -> None:
+    def submit(self, tasks: Sequence[Task]) -> None:
         number = next(self._numbers)
-        self._tasks[number] = task
-        self._clock.start(number, self.duration(task.job), order=self._random.random())
+        self._tasks[number] = tasks
+        seconds = max(self.duration(task.job) for task in tasks)
+        self._clock.start(number, seconds, order=self._random.random())
 
     def wait(self, seconds: float) -> Sequence[Ended]:
         if not self._tasks:  # the caller waits for something outside of the simulation
             time.sleep(seconds)
             return []
-        task = self._tasks.pop(self._clock.advance())
-        return [Ended(task, perform(self.objective, task))]
+        tasks, finished = self._tasks.pop(self._clock.advance()), list[Attempt]()
+        answer = perform_tasks(self.objective, tasks, finished.append)
+        return ends(tasks, answer._replace(attempts=[*finished, *answer.attempts]))
 
     def close(self) -> None:
         pass

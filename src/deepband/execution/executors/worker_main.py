@@ -9,20 +9,22 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from io import FileIO
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import cloudpickle
 
+from deepband.core.facts import JobKey
 from deepband.core.records import Attempt
+from deepband.execution.batch import Answer, perform_tasks
 from deepband.execution.executors.base import Order
-from deepband.execution.objective import Objective, not_started, perform
-from deepband.execution.outbox import Outbox
-from deepband.system.plain_files import create_file
+from deepband.execution.objective import Objective, not_started
+from deepband.execution.outbox import HeldJobs, Outbox
+from deepband.system.plain_files import create_file, link_file
 from deepband.system.process_tree import VARIABLE, descendants, kill_all
 
 MOST_OUTPUT = 1024 * 1024
@@ -50,8 +52,8 @@ def serve(
     mark: str,
     preload: bool,
 ) -> None:
-    """Run orders until the driver is gone. The answer to each is an attempt, or a text that says
-    why the objective cannot be loaded."""
+    """Run orders until the driver is gone. The answer to each says how its tasks ended, or is a
+    text that says why the objective cannot be loaded. Answers with `more` may come before it."""
     begin(shipped, environment, folder, mark)
     if preload:
         with suppress(BaseException):  # reported with the first order
@@ -60,7 +62,8 @@ def serve(
         if preload:
             pipe.send(LOADED)
         while True:
-            pipe.send(work(pipe.recv()))
+            order = pipe.recv()
+            pipe.send(work(order, pipe.send))
 
 
 def begin(shipped: bytes, environment: Mapping[str, str], folder: str, mark: str) -> None:
@@ -77,26 +80,44 @@ def begin(shipped: bytes, environment: Mapping[str, str], folder: str, mark: str
     threading.Thread(target=_end_with_driver, daemon=True).start()
 
 
-def work(order: Order) -> Attempt | str:
-    """Run a task, and write its result to the outbox before returning it."""
-    outbox, key = Outbox(order.folder), order.key
+def work(order: Order, send: Callable[[Answer], None] = lambda answer: None) -> Answer | str:
+    """Run tasks, and write their results to the outbox before they are sent or returned."""
+    outbox = Outbox(order.folder)
     _busy.set()
     try:
-        with outbox.hold(key, order.token, order.seconds, order.device):
+        with outbox.hold(order.keys, order.token, order.seconds, order.device) as held:
             if not _driver_lives():  # the next driver may not have seen this job running,
                 os._exit(0)  # so it will run it again
-            with capped_output(outbox.output_file(key)):
+            with captured_output(outbox, order.keys):
                 try:
                     objective = _objective()
                 except Exception as error:
                     return f"{type(error).__name__}: {error}"
-                attempt = perform(objective, order.task, interruptible=False)
-            outbox.leave(attempt, order.token)
-        return attempt
+                leave = partial(_send_early, held, send)
+                answer = perform_tasks(objective, order.tasks, leave, interruptible=False)
+            held.leave(answer.attempts)
+        return answer
     except OSError as error:
-        return not_started(order.task, error)
+        return Answer([not_started(task, error) for task in order.tasks])
     finally:
         _busy.clear()
+
+
+def _send_early(held: HeldJobs, send: Callable[[Answer], None], attempt: Attempt) -> None:
+    """Send the result of a task that has ended before its batch."""
+    held.leave([attempt])
+    with suppress(OSError):  # the driver is gone: the next one finds the result in the outbox
+        send(Answer([attempt], more=True))
+
+
+@contextmanager
+def captured_output(outbox: Outbox, keys: Sequence[JobKey]) -> Iterator[None]:
+    """Write what tasks print to the output file of each. Those of a batch have the same file."""
+    first, *others = map(outbox.output_file, keys)
+    with capped_output(first):
+        yield
+    with suppress(OSError):  # nothing was printed, or it could not be written
+        link_file(first.parents[1], first.parent.name, first.name, [each.name for each in others])
 
 
 @cache

@@ -18,7 +18,7 @@ from multiprocessing.context import ForkServerProcess
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
-from deepband.core.records import Attempt
+from deepband.execution.batch import Answer
 from deepband.execution.devices import VARIABLE, Device
 from deepband.execution.executors.base import Order
 from deepband.execution.executors.worker_main import LOADED, serve
@@ -82,13 +82,13 @@ class WorkerProcess:
         with suppress(OSError):  # `is_gone` notices that it has died
             self._pipe.send(order)
 
-    def answer(self) -> Attempt | str | None:
-        """The answer to an order, if there is one: an attempt, or why the objective cannot be
-        loaded."""
+    def answer(self) -> Answer | str | None:
+        """The next answer to an order, if there is one: how tasks ended, or why the objective
+        cannot be loaded."""
         try:
             if self._closed or not self._pipe.poll():
                 return None
-            found: Attempt | str = self._pipe.recv()
+            found: Answer | str = self._pipe.recv()
         except (OSError, EOFError):
             self._closed = True
             return None

@@ -74,7 +74,7 @@ def _run(opened: Study, study: Path, text: str | None, given: dict[str, Any]) ->
         raise InputError(
             f"the study {study} has no recorded objective: give the objective, FILE.py:FUNCTION."
         )
-    objective, _ = load_objective(text)
+    objective, _ = load_objective(text, given["batch"])
     opened.observe(_Lines(set(opened.session.state.confirmations)))
     try:
         with show_warnings(UnseededWarning):

@@ -80,7 +80,8 @@ def status(study: Path, as_json: bool) -> None:
     """
     session = open_existing(study).session
     state = session.state
-    progress = summary.status(state, running=len(Outbox(session.files).running()))
+    running = sum(len(each.keys) for each in Outbox(session.files).running())
+    progress = summary.status(state, running=running)
     first = f"study    {study}, {state.objective or 'no objective named'}"
     found = {"status": progress, "best": best_evaluation(state)}
     show(

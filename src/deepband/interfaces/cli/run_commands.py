@@ -216,7 +216,7 @@ def _opened(path: Path, given: dict[str, Any]) -> Iterator[tuple[Study, Objectiv
     text = text or recalled(named or "", path)
     check_objective(text)
     say(f"objective {text}" + (f" (was {named})" if moved else ""))
-    objective, module = load_objective(text)
+    objective, module = load_objective(text, execution["batch"])
     space = getattr(module, "space", None) if space is None else space
     if space is None and not os.path.exists(path):
         raise InputError(

@@ -14,6 +14,18 @@ from deepband.storage.retention import KEEP
 
 Command: TypeAlias = Callable[..., None]
 
+
+def read_batch(
+    context: click.Context, parameter: click.Parameter, given: str | None
+) -> bool | int | None:
+    """What `--batch`, with or without a number, stands for."""
+    if given is None or given == "all":
+        return None if given is None else True
+    if not given.isascii() or not given.isdecimal() or int(given) < 1:
+        raise click.BadParameter(f"{given!r}: give a whole number of 1 or more, or none.")
+    return int(given)
+
+
 SETTINGS = [
     click.argument("objective", required=False),
     click.option("--max-budget", type=BUDGET, help="The largest budget of the first run."),
@@ -65,6 +77,14 @@ EXECUTION = [
         show_default=True,
         help="Number of worker processes that share a device.",
     ),
+    click.option(
+        "--batch",
+        is_flag=False,
+        flag_value="all",
+        callback=read_batch,
+        metavar="[N]",
+        help="Evaluate all configs of a budget, or up to N, in one call of OBJECTIVE.",
+    ),
     click.option("--timeout", type=float, help="Time limit of one evaluation, in seconds."),
     click.option(
         "--retries",
@@ -89,7 +109,7 @@ EXECUTION = [
     ),
 ]
 EXECUTION_NAMES = ["workers", "executor", "resources", "timeout", "retries", "wait"]
-EXECUTION_NAMES += ["first_failures", "devices", "per_device", "progress"]
+EXECUTION_NAMES += ["first_failures", "devices", "per_device", "progress", "batch"]
 
 
 def options_of_runs(command: Command) -> Command:

@@ -15,15 +15,17 @@ from typing import Any
 import click
 
 from deepband.errors import InputError, SpaceError, UnknownNameError
-from deepband.execution.objective import Objective, takes_context
+from deepband.execution.objective import Objective
+from deepband.execution.runner import RunOptions
 from deepband.interfaces.cli.output import command
 
 SPACE_FILE = """a JSON file, such as {"lr": {"range": [0.0001, 0.1, "log"]}, "kind": ["a", "b"]}"""
 SYNTAX = "write it as FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION."
 
 
-def load_objective(text: str) -> tuple[Objective, ModuleType]:
-    """The function that `text` names, and its module, whose code is run."""
+def load_objective(text: str, batch: bool | int | None = None) -> tuple[Objective, ModuleType]:
+    """The function that `text` names, and its module, whose code is run. Raises if it cannot be
+    called with a config or, with `batch`, with several."""
     place, _, name = text.rpartition(":")
     if not place or not name:
         raise InputError(f"the objective is {text!r}: {SYNTAX}")
@@ -37,7 +39,7 @@ def load_objective(text: str) -> tuple[Objective, ModuleType]:
         ]
         raise UnknownNameError(f"function in {place}", name, names)
     objective: Objective = getattr(module, name)
-    takes_context(objective)
+    RunOptions(batch=batch).called(objective)
     return objective, module
 
 

@@ -66,7 +66,7 @@ class Watched:
         """What the list of studies shows. A study that no page shows is read again only if its file
         has changed, and is not kept in memory."""
         with self._lock:
-            running = frozenset(job.key for job in self._outbox.running())
+            running = frozenset(key for each in self._outbox.running() for key in each.keys)
             stamp = *self._stamp(), running
             if self._row is None or self._row[0] != stamp:
                 state = state_of(self._storage) if self._state is None else self._refresh()
@@ -141,7 +141,7 @@ class Watched:
             self._load()
         elif news:
             self._follow(self._state, news)
-        running = frozenset(job.key for job in self._outbox.running())
+        running = frozenset(key for each in self._outbox.running() for key in each.keys)
         self._version += running != self._running
         self._running = running
         self._last_read = time.monotonic()

@@ -1,0 +1,96 @@
+"""The context of an evaluation: its seed, its checkpoints, its device and its learning curve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deepband.storage import saved_objects
+
+MOST_POINTS = 10_000
+"""How many points of a learning curve are kept per evaluation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an objective can use in addition to its config and budget."""
+
+    seed: int
+    """A function of the study's seed, the bracket, the index and the rung, and in `Study.confirm`
+    also of the repetition. Seed your training with it to make it reproducible."""
+    path: Path
+    """An empty folder for checkpoints. It is kept when the result is recorded."""
+    previous: Path | None = None
+    """The folder that this config saved on the nearest lower rung, or None. Do not write to it."""
+    previous_budget: int | float = 0
+    """The budget of `previous`, or 0 if there is none."""
+    previous_rung: int | None = None
+    partial: Path | None = None
+    """The folder that an interrupted attempt at the same job saved, or None."""
+    slot: int = 0
+    """The number of the worker, from 0."""
+    device: str | None = None
+    """"cuda:0", or "cpu" for that device; None if `optimize` was called without `devices`. A worker
+    sees only its own GPU, so its name is always "cuda:0". Use it as `torch.device(context.device)`;
+    JAX and TensorFlow find the GPU by themselves. CUDA_VISIBLE_DEVICES says which one it is."""
+    reported: list[tuple[float, float]] = field(default_factory=list)
+
+    def report(self, step: float, loss: float) -> None:
+        """Add a point to the learning curve, which is recorded with the result: the loss or, with
+        `maximize`, the value.
+
+        If there are more than 10,000 points, every second one is dropped, repeatedly if necessary.
+        """
+        self.reported.append((float(step), float(loss)))
+        if len(self.reported) > MOST_POINTS:
+            del self.reported[1::2]  # the first point and the newest one stay
+
+    def save(self, /, **objects: Any) -> None:
+        """Save objects in `path`, each under its name, in place of those saved before.
+
+        Of a model, an optimizer or anything else with `state_dict` and `load_state_dict`, the state
+        is saved. Numbers, strings, lists, tuples, dicts, NumPy arrays and PyTorch tensors are saved
+        as they are, and any other object as a pickle.
+
+        If a number is saved as `step`, an interrupted attempt at the same job can be continued:
+        save from time to time, and start your loop at the step that `restore` returns. If the
+        process is killed while it saves, what was saved before stays.
+
+        >>> context = deepband.Context(seed=0, path=Path())
+        >>> context.save(weights=[0.5, 0.25], step=3)
+        """
+        saved_objects.save(self.path, objects, self.reported)
+
+    def restore(self, /, *, unpickle: bool | None = None, **objects: Any) -> dict[str, Any]:
+        """Load what this config saved before: the states into the objects that you pass.
+
+        Returns a dict with the objects that you pass and all other saved values. If nothing was
+        saved before, it contains what you pass, so pass the values to begin with.
+
+        >>> context = deepband.Context(seed=0, path=Path())
+        >>> context.restore(weights=[0.0, 0.0], step=0)
+        {'weights': [0.0, 0.0], 'step': 0}
+
+        It loads from `previous`, or from `partial` if a number was saved as `step` and is larger
+        there. In that case, the learning curve reported so far is restored, too.
+
+        Loading a pickle can run code that it contains, so it needs `unpickle=True`: pass it only if
+        you trust the author of the study.
+        """
+        saved = saved_objects.restorable(self.previous, self.partial)
+        if saved is None:
+            return objects
+        found = saved_objects.load(saved, objects, unpickle, complete=True)
+        if saved.folder == self.partial:
+            self.reported[:0] = saved.curve
+        return found
+
+
+def training_seed(seed: int, *key: int) -> int:
+    """The seed of a job (bracket, index, rung) or of one of its repetitions, which has a fourth
+    number. It is below 2**32, as most libraries require."""
+    import numpy as np
+
+    sequence = np.random.SeedSequence(seed, spawn_key=key)
+    return int(sequence.generate_state(1)[0])

@@ -1,0 +1,117 @@
+"""Which jobs are given to one call of the objective: one at a time, or in batches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Protocol
+
+from deepband.core.facts import JobKey
+from deepband.core.records import Job
+
+
+class JobSupply(Protocol):
+    """The part of an open study that hands out jobs."""
+
+    def ask(self) -> Job | None: ...
+    def ready_batch(self) -> list[JobKey]: ...
+    def reserve(self, keys: Iterable[JobKey]) -> list[Job]: ...
+
+
+class JobQueue(Protocol):
+    """Decides which jobs the next call of the objective gets."""
+
+    def next(self, supply: JobSupply, free: int) -> list[Job]:
+        """Ready jobs for one call, marked as running; `free` is the number of calls that can start
+        now."""
+
+    def next_ahead(self, supply: JobSupply, keys: deque[JobKey], free: int) -> list[Job]:
+        """The same for jobs of the next run, which are taken from the front of these."""
+
+    def succeeded(self, rung: int, size: int) -> None:
+        """A call with this many jobs has ended, and none was lost."""
+
+    def retry(self, lost: Sequence[Job], size: int) -> None:
+        """Jobs that were lost in a call with `size` jobs, and were released, are to run again."""
+
+
+class SingleJobs:
+    """One job per call."""
+
+    def next(self, supply: JobSupply, free: int) -> list[Job]:
+        job = supply.ask()
+        return [] if job is None else [job]
+
+    def next_ahead(self, supply: JobSupply, keys: deque[JobKey], free: int) -> list[Job]:
+        while keys:
+            if jobs := supply.reserve([keys.popleft()]):
+                return jobs
+        return []
+
+    def succeeded(self, rung: int, size: int) -> None:
+        pass
+
+    def retry(self, lost: Sequence[Job], size: int) -> None:
+        pass  # the study offers them again
+
+
+class Batches:
+    """All ready jobs with the lowest budget in one call, or at most `limit` of them.
+
+    Jobs of a call that was lost run again in halves. From then on, calls on the same rung are
+    at most as large as the largest one that has succeeded there since.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
+        self._most: dict[int, int] = {}
+        """The largest call on each rung on which one was lost."""
+        self._proven: set[int] = set()
+        """The rungs on which one has succeeded since."""
+        self._again: list[Sequence[JobKey]] = []
+        """The parts of calls that were lost, the next one last."""
+
+    def next(self, supply: JobSupply, free: int) -> list[Job]:
+        while self._again:
+            if jobs := supply.reserve(self._next_part()):
+                return jobs
+        keys = supply.ready_batch()
+        return supply.reserve(keys[: self._size(keys, free)]) if keys else []
+
+    def next_ahead(self, supply: JobSupply, keys: deque[JobKey], free: int) -> list[Job]:
+        while keys:
+            _, together = next(groupby(keys, key=itemgetter(2)))  # on the same rung
+            count = self._size(list(together), free)
+            if jobs := supply.reserve([keys.popleft() for _ in range(count)]):
+                return jobs
+        return []
+
+    def succeeded(self, rung: int, size: int) -> None:
+        if rung in self._most:
+            known = self._most[rung] if rung in self._proven else 0
+            self._most[rung] = max(known, size)
+            self._proven.add(rung)
+
+    def retry(self, lost: Sequence[Job], size: int) -> None:
+        rung, half = lost[0].rung, (len(lost) + 1) // 2
+        if size > 1 and rung not in self._proven:
+            self._most[rung] = (size + 1) // 2
+        keys = [job.key for job in lost]
+        self._again += [part for part in (keys[half:], keys[:half]) if part]
+
+    def _next_part(self) -> Sequence[JobKey]:
+        """The next part of a call that was lost, made as small as its rung requires."""
+        part = self._again.pop()
+        most = self._size(part, 1)
+        if part[most:]:
+            self._again.append(part[most:])
+        return part[:most]
+
+    def _size(self, keys: Sequence[JobKey], free: int) -> int:
+        """How many of these jobs, which are on one rung, the next call gets if they are split
+        evenly over the calls that can start."""
+        even = -(-len(keys) // free)
+        limits = (self._limit, self._most.get(keys[0][2]))
+        return min([even, *(limit for limit in limits if limit is not None)])

@@ -1,0 +1,71 @@
+"""Tasks: jobs with everything that a worker needs to run them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from deepband.core.records import Job
+from deepband.core.state import State
+from deepband.errors import StorageError
+from deepband.execution.context import Context
+from deepband.execution.objective import Task
+from deepband.storage.checkpoints import Checkpoints
+from deepband.storage.retention import Keep
+
+PLAIN = {str, int, float, bool, type(None)}
+"""Types of values that can be pickled without cloudpickle."""
+
+
+class JobSource(Protocol):
+    """The part of an open study that tasks are made from."""
+
+    @property
+    def state(self) -> State: ...
+    @property
+    def keep(self) -> Keep: ...
+    @property
+    def maximize(self) -> bool: ...
+    def resumable(self, job: Job) -> list[int]: ...
+    def seed(self, job: Job) -> int: ...
+
+
+class TaskFactory:
+    """Makes the tasks of a study. Without checkpoints, they have no context."""
+
+    def __init__(self, session: JobSource, checkpoints: Checkpoints | None) -> None:
+        self._session = session
+        self._checkpoints = checkpoints
+
+    def task(self, job: Job) -> Task:
+        """The task of a job, with a new folder for its checkpoint."""
+        context = self._context(job, self._checkpoints) if self._checkpoints else None
+        if not PLAIN.issuperset(map(type, job.config.values())):
+            from deepband.execution.executors.serialization import (
+                CarriedConfig,  # loads cloudpickle
+            )
+
+            job = job._replace(config=CarriedConfig(job.config))
+        session = self._session
+        return Task(job, context, session.maximize, keeps=session.keep != Keep(False, 0))
+
+    def _context(self, job: Job, checkpoints: Checkpoints) -> Context:
+        state, key = self._session.state, job.key
+        nearest = checkpoints.nearest(key, self._session.resumable(job))
+        rung, previous = nearest or (None, None)
+        path, partial = _begin(checkpoints, job)
+        return Context(
+            seed=self._session.seed(job),
+            path=path,
+            previous=previous,
+            previous_budget=0 if rung is None else state.run.budgets[rung],
+            previous_rung=rung,
+            partial=partial,
+        )
+
+
+def _begin(checkpoints: Checkpoints, job: Job) -> tuple[Path, Path | None]:
+    try:
+        return checkpoints.begin(job.key)
+    except OSError as error:
+        raise StorageError(checkpoints.folder, f"cannot store checkpoints: {error}.") from error
