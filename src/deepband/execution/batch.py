@@ -28,6 +28,7 @@ from deepband.execution.objective import (
     is_of_environment,
     perform,
 )
+from deepband.system.thread_pool import in_threads
 
 Leave: TypeAlias = Callable[[Attempt], None]
 """Called with the attempt at a task that has ended before its batch."""
@@ -167,7 +168,7 @@ class BatchCall:
             self.check_open(position)  # another thread may have finished it meanwhile
             self._time.measure()
             self._open.remove(position)
-            attempt = self._attempt(position, outcome)
+            (attempt,) = self._attempts([(position, outcome)])
         self._leave(attempt)
 
     def _end(self) -> list[int]:
@@ -184,7 +185,8 @@ class BatchCall:
             return Answer([], fault=f"a result given to `finish`: {raised}")
         outcome, environment = read_any_result(raised), is_of_environment(raised)
         if environment or len(self.tasks) == 1:
-            return Answer([self._attempt(each, outcome, environment) for each in left])
+            ended = [(position, outcome) for position in left]
+            return Answer(self._attempts(ended, environment))
         return Answer([], lost=outcome.error)
 
     def _returned(self, returned: object, left: Sequence[int]) -> Answer:
@@ -194,19 +196,29 @@ class BatchCall:
             return Answer([])  # all were finished before
         if results is None or len(results) != len(self.tasks):
             return Answer([], fault=_misfit(returned, results, len(self.tasks)))
-        attempts, faults = [], []
+        ended, faults = list[tuple[int, Outcome]](), list[str]()
         for position in left:
             try:
                 outcome = read_result(results[position], self.tasks[position].maximize)
             except Exception as error:
                 faults.append(f"position {position} of the results: {error}")
             else:
-                attempts.append(self._attempt(position, outcome))
-        return Answer(attempts, fault="\n".join(faults) or None)
+                ended.append((position, outcome))
+        return Answer(self._attempts(ended), fault="\n".join(faults) or None)
 
-    def _attempt(self, position: int, outcome: Outcome, environment: bool = False) -> Attempt:
-        timed = outcome._replace(seconds=self._time.end(position))
-        return attempt_of(self.tasks[position], timed, environment)
+    def _attempts(
+        self, ended: Sequence[tuple[int, Outcome]], environment: bool = False
+    ) -> list[Attempt]:
+        """The attempts at tasks that end now, in which what they saved is sealed."""
+        seconds = {position: self._time.end(position) for position, _ in ended}
+
+        def attempt(each: tuple[int, Outcome]) -> Attempt:
+            position, outcome = each
+            timed = outcome._replace(seconds=seconds[position])
+            return attempt_of(self.tasks[position], timed, environment)
+
+        saves = self.tasks[0].context is not None
+        return in_threads(attempt, ended) if saves else list(map(attempt, ended))
 
 
 def trained_units(task: Task) -> float:

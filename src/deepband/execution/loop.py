@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -211,15 +212,17 @@ class Loop:
     def _record_orphans(self) -> None:
         """Record the results of orphans that have ended, and release the jobs of those that left
         none."""
-        ended = self._orphans.ended() if self._orphans else []
         wanted: list[Attempt] = []
+        ended = self._orphans.ended() if self._orphans else []
+        if not ended:
+            return
         for key, attempt in ended:
             started = self.running.pop(key, None)
             if started is not None and attempt is not None and self.session.expects(attempt.job):
                 wanted.append(attempt)
             elif started is not None:
                 self.session.release(started.job)
-        self._take_over([key for key, _ in ended], wanted)
+        self._take_over([key for key, attempt in ended if attempt is not None], wanted)
 
     def _take_over(self, keys: Sequence[JobKey], wanted: Sequence[Attempt]) -> None:
         """Judge the results that workers left for jobs. Their files, which may contain other
@@ -252,13 +255,9 @@ class Loop:
     def _start(self, jobs: Sequence[Job], pay: Callable[[Task], bool]) -> bool:
         """Start a call with as many of these jobs as can be paid for, and release the others.
         Returns whether all were started."""
-        now, tasks = time.monotonic(), list[Task]()
+        now = time.monotonic()
         self.running.update((job.key, Started(job, now)) for job in jobs)
-        for job in jobs:
-            task = self._tasks.task(job)
-            if not pay(task):
-                break
-            tasks.append(task)
+        tasks = list(takewhile(pay, self._tasks.tasks(jobs)))
         for job in jobs[len(tasks) :]:
             del self.running[job.key]
             self.session.release(job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from deepband.execution.context import Context
 from deepband.execution.objective import Task
 from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
+from deepband.system.thread_pool import in_threads
 
 PLAIN = {str, int, float, bool, type(None)}
 """Types of values that can be pickled without cloudpickle."""
@@ -37,7 +39,12 @@ class TaskFactory:
         self._session = session
         self._checkpoints = checkpoints
 
-    def task(self, job: Job) -> Task:
+    def tasks(self, jobs: Sequence[Job]) -> list[Task]:
+        """The tasks of jobs. Verifying the checkpoints that those of a batch resume from takes
+        time, so it is done in several threads."""
+        return in_threads(self._task, jobs) if self._checkpoints else list(map(self._task, jobs))
+
+    def _task(self, job: Job) -> Task:
         """The task of a job, with a new folder for its checkpoint."""
         context = self._context(job, self._checkpoints) if self._checkpoints else None
         if not PLAIN.issuperset(map(type, job.config.values())):

@@ -171,6 +171,7 @@ class Study:
         from deepband.study.user_warnings import (
             warn_of_failures,
             warn_of_idle_workers,
+            warn_of_small_batches,
             warn_of_small_space,
         )
 
@@ -194,6 +195,7 @@ class Study:
         if not self.done:
             warn_of_small_space(self.session)
             warn_of_idle_workers(self.session, workers)
+            warn_of_small_batches(self.session, batch)
         watch = FailureWatch(self.session.state)
         run_jobs(self.session, objective, limits, options)
         warn_of_failures(watch, self.session)

@@ -52,6 +52,20 @@ def warn_of_idle_workers(session: Session, workers: int | None) -> None:
         )
 
 
+def warn_of_small_batches(session: Session, batch: bool | int | None) -> None:
+    """Warn if batches could be larger than the sampler's groups of configs."""
+    parallel = session.parallel
+    if parallel is not None and batch and parallel < (2 if batch is True else batch):
+        configs = counted(parallel, "config")
+        warnings.warn(
+            f"the sampler {session.state.created.sampler!r} samples {configs} at a time, because "
+            f"the study was created with parallel={parallel}: batches of new configs are no "
+            "larger. Create a study with parallel equal to the size of your batches.",
+            IdleWorkersWarning,
+            _user_level(),
+        )
+
+
 def warn_of_failures(watch: FailureWatch, session: Session) -> None:
     """Warn of what failed since the watch began."""
     found = watch.summary(session.state)
