@@ -1,7 +1,8 @@
 """A study in its own process, to be killed: `python killing.py STUDY LEDGER MODE PACE`.
 
 Each mode is a way to use deepband. An append-only ledger, independent of the study, logs when an
-evaluation starts, when it ends and when its result is recorded.
+evaluation starts, when it ends, when it is finished before its batch and when its result is
+recorded.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -53,6 +54,8 @@ class Mode:
     """Whether the objective saves checkpoints."""
     prints: int = 0
     """How many characters it prints."""
+    finishes: bool = False
+    """Whether every second config of a batch is finished before the batch ends."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Other arguments of `optimize`."""
 
@@ -62,11 +65,18 @@ class Mode:
         return self.service or self.workers == 1
 
     @property
+    def in_batches(self) -> bool:
+        """Whether one call of the objective evaluates several configs."""
+        return "batch" in self.options
+
+    @property
     def unrecorded(self) -> int:
         """How many evaluations can be started, but not recorded, in a driver that evaluates jobs
         itself. By default, `optimize` holds back up to three failures at the start of a call."""
         if self.service:
             return BATCH
+        if self.in_batches:
+            return int(self.options["batch"])
         return 1 if self.options.get("first_failures") == 0 else 3
 
     @property
@@ -130,6 +140,9 @@ MODES = {
     ),
     "new-space": Mode(NEW_SPACE, options=TRUSTED),
     "printing": Mode(saves=False, prints=20_000, options=TRUSTED),
+    "batches": Mode(options={**TRUSTED, "batch": True}),
+    "batches-finishing": Mode(workers=3, finishes=True, options={**TRUSTED, "batch": 5}),
+    "batches-in-process": Mode(workers=1, finishes=True, options={**TRUSTED, "batch": 4}),
 }
 
 
@@ -193,7 +206,7 @@ def evaluate(study: Study, mode: Mode, ledger: Ledger, pace: float) -> None:
         serve(study, ledger, pace)
         return
     options = {"workers": mode.workers, "retries": 10**6, **mode.options}
-    train = objective(mode, ledger, pace)
+    train = (batch_objective if mode.in_batches else objective)(mode, ledger, pace)
     if "max_budget_limit" in options:
         study.auto_extend(train, **options)
         return
@@ -223,6 +236,43 @@ def answer(job: Job, ledger: Ledger, pace: float) -> object:
 
 def objective(mode: Mode, ledger: Ledger, pace: float) -> Objective:
     def train(config: dict[str, Any], budget: int, context: deepband.Context) -> object:
+        job, result = trained(config, budget, context)
+        ledger.note("ran", job)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    trained = training(mode, ledger, pace)
+    return train
+
+
+def batch_objective(mode: Mode, ledger: Ledger, pace: float) -> Objective:
+    def train_batch(
+        configs: list[dict[str, Any]], budget: int, contexts: list[deepband.BatchContext]
+    ) -> list[object]:
+        results: list[object] = []
+        for position, (config, context) in enumerate(zip(configs, contexts, strict=True)):
+            job, result = trained(config, budget, context)
+            ledger.note("ran", job)
+            results.append(result)
+            if mode.finishes and position % 2:
+                context.finish(result)
+                ledger.note("finished", job)
+        return results
+
+    trained = training(mode, ledger, pace)
+    return train_batch
+
+
+Training: TypeAlias = Callable[[dict[str, Any], int, deepband.Context], tuple[str, object]]
+
+
+def training(mode: Mode, ledger: Ledger, pace: float) -> Training:
+    """A function that evaluates one config. It returns the name of the job and its result."""
+
+    def trained(
+        config: dict[str, Any], budget: int, context: deepband.Context
+    ) -> tuple[str, object]:
         job = context.path.name.partition(".")[0].replace("-", "/")
         ledger.note("began", job)
         if context.previous is not None:
@@ -231,12 +281,9 @@ def objective(mode: Mode, ledger: Ledger, pace: float) -> Objective:
         if mode.saves:
             (context.path / "state").write_text(str(budget))
         print("x" * mode.prints, end="")
-        ledger.note("ran", job)
-        if isinstance(result, Exception):
-            raise result
-        return result
+        return job, result
 
-    return train
+    return trained
 
 
 def outcome(config: dict[str, Any], budget: float, draw: random.Random, pace: float) -> object:

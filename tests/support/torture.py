@@ -133,21 +133,22 @@ def kill_driver(driver: Process, place: Place, mode: Mode, tally: Tally, earlier
         ledger = place.ledger
         begun = set(ledger.jobs("began", earlier)) - set(ledger.jobs("recorded"))
         assert len(begun) <= mode.unrecorded
-        tally.excused.update(begun)
+        tally.excused.update(begun - set(ledger.jobs("finished")))
     driver.kill()
     driver.wait()
     tally.drivers += 1
 
 
 def kill_worker(moment: random.Random, driver: int, place: Place, tally: Tally) -> None:
-    """Kill a worker. Only the job that it holds is lost, if any."""
+    """Kill a worker. Only the jobs that it holds and has not finished are lost, if any."""
     workers = workers_of(driver, place.study)
     pid = moment.choice(workers) if workers else 0
     if not pid or not stopped(pid):
         return
-    held = [running.key for running in Outbox(place.files).running() if running.pid == pid]
+    running = [each for each in Outbox(place.files).running() if each.pid == pid]
+    held = {"/".join(map(str, key)) for each in running for key in each.keys}
     os.kill(pid, signal.SIGKILL)
-    tally.excused.update("/".join(map(str, key)) for key in held)
+    tally.excused.update(held - set(place.ledger.jobs("finished")))
     tally.workers += 1
 
 

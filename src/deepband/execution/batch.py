@@ -150,12 +150,13 @@ class BatchCall:
         try:
             with answering_once():
                 returned = objective(configs, self.tasks[0].job.budget, contexts)
+            results = listed(returned)  # only now, a GPU may report that it was out of memory
         except BaseException as raised:
             left = self._end()
             if isinstance(raised, KeyboardInterrupt) and interruptible:
                 raise
             return self._failed(raised, left)
-        return self._returned(returned, self._end())
+        return self._returned(returned, results, self._end())
 
     def finish(self, position: int, result: object) -> None:
         """End a task before the others."""
@@ -189,9 +190,10 @@ class BatchCall:
             return Answer(self._attempts(ended, environment))
         return Answer([], lost=outcome.error)
 
-    def _returned(self, returned: object, left: Sequence[int]) -> Answer:
-        """The answer for what the objective returned."""
-        results = listed(returned)
+    def _returned(
+        self, returned: object, results: Sequence[object] | None, left: Sequence[int]
+    ) -> Answer:
+        """The answer for what the objective returned, as a sequence if it is one."""
         if not left and (returned is None or (results is not None and len(results) == 0)):
             return Answer([])  # all were finished before
         if results is None or len(results) != len(self.tasks):
@@ -200,7 +202,7 @@ class BatchCall:
         for position in left:
             try:
                 outcome = read_result(results[position], self.tasks[position].maximize)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 faults.append(f"position {position} of the results: {error}")
             else:
                 ended.append((position, outcome))

@@ -142,7 +142,7 @@ class Reader:
 def _reported(function: Callable[[Progress], object], loop: Loop) -> Iterator[None]:
     """Call a user's function when results are recorded, but not too often, and at the end."""
     reports = _Reports(function, Reader(loop))
-    loop.recorded = reports.recorded
+    loop.recorder.recorded = reports.recorded
     try:
         yield
     finally:

@@ -23,9 +23,13 @@ class JobSupply(Protocol):
 class JobQueue(Protocol):
     """Decides which jobs the next call of the objective gets."""
 
-    def next(self, supply: JobSupply, free: int) -> list[Job]:
+    @property
+    def has_lost(self) -> bool:
+        """Whether lost jobs are to run again before others."""
+
+    def next(self, supply: JobSupply, free: int, fresh: bool = True) -> list[Job]:
         """Ready jobs for one call, marked as running; `free` is the number of calls that can start
-        now."""
+        now. If not `fresh`, only jobs that were lost."""
 
     def next_ahead(self, supply: JobSupply, keys: deque[JobKey], free: int) -> list[Job]:
         """The same for jobs of the next run, which are taken from the front of these."""
@@ -40,8 +44,10 @@ class JobQueue(Protocol):
 class SingleJobs:
     """One job per call."""
 
-    def next(self, supply: JobSupply, free: int) -> list[Job]:
-        job = supply.ask()
+    has_lost = False
+
+    def next(self, supply: JobSupply, free: int, fresh: bool = True) -> list[Job]:
+        job = supply.ask() if fresh else None
         return [] if job is None else [job]
 
     def next_ahead(self, supply: JobSupply, keys: deque[JobKey], free: int) -> list[Job]:
@@ -73,11 +79,15 @@ class Batches:
         self._again: list[Sequence[JobKey]] = []
         """The parts of calls that were lost, the next one last."""
 
-    def next(self, supply: JobSupply, free: int) -> list[Job]:
+    @property
+    def has_lost(self) -> bool:
+        return bool(self._again)
+
+    def next(self, supply: JobSupply, free: int, fresh: bool = True) -> list[Job]:
         while self._again:
             if jobs := supply.reserve(self._next_part()):
                 return jobs
-        keys = supply.ready_batch()
+        keys = supply.ready_batch() if fresh else []
         return supply.reserve(keys[: self._size(keys, free)]) if keys else []
 
     def next_ahead(self, supply: JobSupply, keys: deque[JobKey], free: int) -> list[Job]:

@@ -10,74 +10,33 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import takewhile
-from pathlib import Path
-from typing import Protocol, TypeVar
 
 from deepband.analysis.durations import trained
 from deepband.analysis.summary import cost_left
 from deepband.core import hyperband
 from deepband.core.facts import JobKey, Outcome
 from deepband.core.records import Attempt, Job
-from deepband.core.state import State
 from deepband.errors import BatchError, DeepbandError, ObjectiveError, StorageError
 from deepband.execution.batch import trained_units
 from deepband.execution.executors.base import Ended, Executor
 from deepband.execution.job_queue import JobQueue, SingleJobs
+from deepband.execution.job_session import JobSession
 from deepband.execution.limits import Limits
 from deepband.execution.objective import Task
 from deepband.execution.orphans import Orphans
 from deepband.execution.outbox import Outbox
 from deepband.execution.pace import Started
-from deepband.execution.progress import Meter
-from deepband.execution.pruner import Pruner
+from deepband.execution.recorder import Recorder
 from deepband.execution.task_factory import TaskFactory
 from deepband.storage.checkpoints import Checkpoints
-from deepband.storage.retention import Keep
 from deepband.system.interrupts import Interrupts
 
 FIRST_FAILURES = 3
 POLL_SECONDS = 0.1
-Found = TypeVar("Found")
-
-
-class JobSession(Protocol):
-    """The part of an open study that the loop uses: jobs to run, and recording their outcomes."""
-
-    @property
-    def state(self) -> State: ...
-    @property
-    def keep(self) -> Keep: ...
-    @property
-    def maximize(self) -> bool: ...
-    @property
-    def learns(self) -> bool: ...
-    @property
-    def parallel(self) -> int | None: ...
-    @property
-    def persistent(self) -> bool: ...
-    @property
-    def files(self) -> Path: ...
-    @property
-    def checkpoints(self) -> Checkpoints: ...
-    @property
-    def done(self) -> bool: ...
-    @property
-    def has_ready_job(self) -> bool: ...
-    def lock(self) -> None: ...
-    def ask(self) -> Job | None: ...
-    def ready_batch(self) -> list[JobKey]: ...
-    def reserve(self, keys: Iterable[JobKey]) -> list[Job]: ...
-    def expects(self, job: Job) -> bool: ...
-    def release(self, job: Job) -> None: ...
-    def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None: ...
-    def resumable(self, job: Job) -> list[int]: ...
-    def seed(self, job: Job) -> int: ...
-    def read_state(self, function: Callable[[State], Found], seconds: float) -> Found | None: ...
-    def meter(self, workers: int, begun: float) -> Meter: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -116,10 +75,8 @@ class Loop:
         self.queue: JobQueue = queue or SingleJobs()
         self.limits = limits
         self.retries = retries
-        self.first_failures = first_failures
         self.outbox = outbox
-        self.recorded: Callable[[], None] | None = None
-        """Called after each commit of results."""
+        self.recorder = Recorder(session, checkpoints, outbox, first_failures)
         self.running: dict[JobKey, Started] = {}
         """The jobs that have no result yet. Other threads may read it."""
         self._wait = wait
@@ -129,18 +86,13 @@ class Loop:
         """The call of the objective that each running job is part of."""
         self._charged: set[JobKey] = set()
         """The jobs that are run again, and have been paid for."""
-        self._unwanted: list[JobKey] = []
-        """Jobs whose results in the outbox are removed after the next commit."""
         self._losses: Counter[JobKey] = Counter()
         """How often a job's worker was lost."""
         self._faults: Counter[JobKey] = Counter()
         """How often a job failed because of the machine."""
-        self._held: list[Attempt] = []
-        """Outcomes that are not recorded yet: for a moment, or as long as there are only first
-        failures."""
-        self._trusted = not first_failures
         self._stopping = False
-        self._pruner = Pruner(session, checkpoints) if checkpoints else None
+        self._spent = False
+        """Whether the limit of the cost allows no new job. Lost ones have been paid for."""
         self._ahead: deque[JobKey] = deque()
         if limits.ahead_limit != 0:
             self._ahead.extend(hyperband.jobs_ahead(session.state))
@@ -156,7 +108,7 @@ class Loop:
                 self._stopping = self._stopping or interrupts.asked or self.limits.out_of_time()
                 if isinstance(self.queue, SingleJobs):
                     self._fill()  # first, so that workers are busy while results are recorded
-                self._record_trusted()
+                self.recorder.record_trusted()
                 self._fill()
                 self._fill_ahead()
                 if self._is_idle():
@@ -165,10 +117,10 @@ class Loop:
                     continue
                 self._collect(self.executor.wait(POLL_SECONDS))
                 self._record_orphans()
-            self._record()
+            self.recorder.record()
         except (DeepbandError, KeyboardInterrupt):
             with suppress(DeepbandError):  # results that arrived before the error
-                self._record_trusted()
+                self.recorder.record_trusted()
             raise
         finally:
             self.executor.close()
@@ -179,7 +131,8 @@ class Loop:
         """Whether there is nothing to wait for, not even room for a job that is ready."""
         if self.session.done:
             return True
-        crowded = not self._stopping and not self.executor.free
+        fresh = not self._spent or self.queue.has_lost
+        crowded = fresh and not self._stopping and not self.executor.free
         return not self.running and not (crowded and self.session.has_ready_job)
 
     def _recover(self, outbox: Outbox) -> Orphans:
@@ -205,8 +158,7 @@ class Loop:
             return True
         for job in reserved:
             self.session.release(job)
-        if self._pruner:
-            self._pruner.prune_recorded(attempt.job)
+        self.recorder.prune_recorded(attempt.job)
         return False
 
     def _record_orphans(self) -> None:
@@ -225,26 +177,22 @@ class Loop:
         self._take_over([key for key, attempt in ended if attempt is not None], wanted)
 
     def _take_over(self, keys: Sequence[JobKey], wanted: Sequence[Attempt]) -> None:
-        """Judge the results that workers left for jobs. Their files, which may contain other
-        results, too, are removed when these are recorded."""
-        self._unwanted += keys
-        for attempt in _successes_first(wanted):
-            self._judge(attempt)
-        if self.outbox and not self._held:
-            self.outbox.clear(self._unwanted)
-            self._unwanted.clear()
+        """Judge the results that workers of another driver left for jobs."""
+        with self._blamed():
+            self.recorder.take_over(keys, wanted)
 
     def _fill(self) -> None:
         """Start as many jobs as the executor has room for."""
         while not self._stopping and (free := self.executor.free):
-            jobs = self.queue.next(self.session, free)
+            jobs = self.queue.next(self.session, free, fresh=not self._spent)
             if not jobs:
                 return
-            self._stopping = not self._start(jobs, self._pay)
+            self._spent = not self._start(jobs, self._pay) or self._spent
 
     def _fill_ahead(self) -> None:
         """Use workers that the current run leaves idle for jobs of the next one."""
-        while not self._stopping and self._ahead and not self.session.done:
+        stopping = self._stopping or self._spent
+        while not stopping and self._ahead and not self.session.done:
             free = self.executor.free
             jobs = self.queue.next_ahead(self.session, self._ahead, free) if free else []
             if not jobs:
@@ -287,37 +235,32 @@ class Loop:
 
     def _settle(self) -> bool:
         """When nothing runs, record unconfirmed failures, if that may make more jobs ready."""
-        if self._stopping or not self._held:
+        if self._stopping or self._spent or not self.recorder.held:
             return False
-        self._record()
+        self.recorder.record()
         return True
 
     def _collect(self, all_ended: Sequence[Ended]) -> None:
-        """Take in how tasks ended. Invalid results end the run once all others are taken in; their
-        jobs are released with those that are running then."""
+        """Take in how tasks ended. An error is raised once all of them are taken in; jobs that are
+        neither recorded nor lost by then are released with the running ones."""
         attempts, lost = list[Attempt](), dict[Call, list[Job]]()
         for ended in all_ended:
-            if ended.fault is None:
-                call = self._end(ended)
-                if ended.attempt is not None:
-                    attempts.append(ended.attempt)
-                else:
-                    call.lost = ended.lost or ""
-                    lost.setdefault(call, []).append(ended.task.job)
+            call = self._end(ended)
+            if ended.attempt is not None:
+                attempts.append(ended.attempt)
+            elif ended.fault is None:
+                call.lost = ended.lost or ""
+                lost.setdefault(call, []).append(ended.task.job)
         for call, jobs in lost.items():
             attempts += self._lose(call, jobs)
-        for attempt in _successes_first(attempts):
-            if attempt.environment:
-                self._try_again(attempt)
-            else:
-                self._judge(attempt)
+        self._judge([attempt for attempt in attempts if not attempt.environment])
+        self._try_again([attempt for attempt in attempts if attempt.environment])
         if faults := list(dict.fromkeys(each.fault for each in all_ended if each.fault)):
             raise BatchError(faults)
 
     def _end(self, ended: Ended) -> Call:
-        """Remove a task from the running ones, and return the call that it was part of."""
+        """Count a task that has ended in the call that it was part of."""
         key = ended.task.job.key
-        del self.running[key]
         call = self._calls.pop(key)
         call.open -= 1
         call.intact &= ended.attempt is not None and not ended.attempt.environment
@@ -331,72 +274,48 @@ class Loop:
         self._losses.update(job.key for job in jobs if call.size == 1)
         if self._losses[jobs[0].key] > self.retries:
             return [Attempt(job, Outcome(None, call.lost)) for job in jobs]
-        for job in jobs:
-            self._charged.add(job.key)
-            self.session.release(job)
+        self._release(jobs)
         self.queue.retry(jobs, call.size)
         return []
 
-    def _try_again(self, attempt: Attempt) -> None:
-        """Run a job again that failed because of the machine, once; then stop. The second attempt
+    def _release(self, jobs: Sequence[Job]) -> None:
+        """Make jobs available again that have been paid for."""
+        for job in jobs:
+            self._charged.add(job.key)
+            del self.running[job.key]
+            self.session.release(job)
+
+    def _try_again(self, attempts: Sequence[Attempt]) -> None:
+        """Run jobs again that failed because of the machine, once; then stop. The second attempt
         has a new worker, because the first one may have leaked what is missing."""
-        self._faults[attempt.job.key] += 1
-        self._charged.add(attempt.job.key)
-        self.session.release(attempt.job)
-        if self._faults[attempt.job.key] > 1:
-            reason = (attempt.outcome.error or "").partition("\n")[0]
-            raise StorageError(
-                self.session.files,
-                f"the objective failed twice because of the machine, not of its config: {reason}. "
-                "Nothing was recorded for it. Free what is missing (disk space, quota, open files) "
-                "and run again to continue.",
-            )
-
-    def _judge(self, attempt: Attempt) -> None:
-        self._held.append(attempt)
-        if not attempt.outcome.failed:
-            self._trusted = True
-        elif not self._trusted and len(self._held) >= self.first_failures:
-            self._disown()
-            raise ObjectiveError(
-                [each.outcome.error or "" for each in self._held], _hint(self._held[0])
-            )
-
-    def _disown(self) -> None:
-        """End all running jobs and remove their results: the objective is at fault."""
-        self.executor.close()
-        if self.outbox:
-            held = (attempt.job.key for attempt in self._held)
-            self.outbox.clear([*self.running, *held, *self._unwanted])
-
-    def _record_trusted(self) -> None:
-        """Record the outcomes, unless there are only first failures."""
-        if self._trusted:
-            self._record()
-
-    def _record(self) -> None:
-        """Record all outcomes; from now on, failures are recorded at once."""
-        attempts, self._trusted = list(self._held), True
-        if not attempts:
-            return
-        self._accept(attempts)
-        self.session.record_outcomes((each.job, each.outcome) for each in attempts)
-        self._held.clear()
-        jobs = [attempt.job for attempt in attempts]
-        if self._pruner:
-            self._pruner.prune(jobs)
-        if self.outbox:
-            self.outbox.clear([*(job.key for job in jobs), *self._unwanted])
-            self._unwanted.clear()
-        if self.recorded:
-            self.recorded()
-
-    def _accept(self, attempts: Sequence[Attempt]) -> None:
-        """Turn what attempts saved into the checkpoints of their jobs."""
+        self._release([attempt.job for attempt in attempts])
+        self._faults.update(attempt.job.key for attempt in attempts)
         for attempt in attempts:
-            if self.checkpoints and attempt.saved is not None:
-                with suppress(OSError):  # then it has a result without a checkpoint
-                    self.checkpoints.accept(attempt.job.key, attempt.saved)
+            if self._faults[attempt.job.key] > 1:
+                reason = (attempt.outcome.error or "").partition("\n")[0]
+                raise StorageError(
+                    self.session.files,
+                    "the objective failed twice because of the machine, not of its config: "
+                    f"{reason}. Nothing was recorded for it. Free what is missing (disk space, "
+                    "quota, open files) and run again to continue.",
+                )
+
+    def _judge(self, attempts: Sequence[Attempt]) -> None:
+        """Let outcomes be recorded, unless they show that the objective is at fault."""
+        for attempt in attempts:
+            del self.running[attempt.job.key]
+        with self._blamed():
+            self.recorder.hold(attempts)
+
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """If the objective is at fault, end all running jobs and remove their results."""
+        try:
+            yield
+        except ObjectiveError:
+            self.executor.close()
+            self.recorder.disown(self.running)
+            raise
 
     def _sweep(self) -> None:
         """Remove what attempts saved for jobs that are no longer open. A job ahead may have left
@@ -414,23 +333,6 @@ class Loop:
     def _release_running(self) -> None:
         """Release the jobs that have no recorded result."""
         running = [started.job for started in self.running.values()]
-        for job in [*running, *(each.job for each in self._held)]:
+        for job in [*running, *(each.job for each in self.recorder.held)]:
             with suppress(DeepbandError):  # the file is gone: what ended the run says so
                 self.session.release(job)
-
-
-def _successes_first(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Attempts in an order in which a success shows that the objective works before a failure
-    raises doubts about it."""
-    return sorted(attempts, key=lambda attempt: attempt.outcome.failed)
-
-
-def _hint(failed: Attempt) -> str:
-    """The likely cause of a failure, if it is a fractional budget used as a count."""
-    budget, error = failed.job.budget, failed.outcome.error or ""
-    if isinstance(budget, int) or "as an integer" not in error:
-        return ""
-    return (
-        f"The budget of the first one is {budget:.6g}, which is not a whole number: make the study "
-        "with integer_budgets=True, or use int(budget). "
-    )

@@ -14,8 +14,9 @@ from deepband.execution.display import ProgressSpec, check_spec, followed
 from deepband.execution.executors.base import Timeout, check_seconds
 from deepband.execution.executors.selection import choose, needs_outbox
 from deepband.execution.job_queue import Batches, JobQueue, SingleJobs
+from deepband.execution.job_session import JobSession
 from deepband.execution.limits import Limits
-from deepband.execution.loop import FIRST_FAILURES, JobSession, Loop
+from deepband.execution.loop import FIRST_FAILURES, Loop
 from deepband.execution.objective import BatchObjective, Objective, takes_context
 from deepband.execution.outbox import Outbox
 from deepband.system.interrupts import Interrupts

@@ -241,6 +241,9 @@ def _digests(folder: Path) -> dict[str, list[int | str]]:
 
 def _remove(place: Path) -> None:
     """Remove a folder with its content, or a file or link in its place, without following links."""
+    with suppress(OSError):  # it has content, or is not a folder
+        place.rmdir()
+        return
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
     else:

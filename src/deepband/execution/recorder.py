@@ -1,0 +1,114 @@
+"""Recording outcomes: first their checkpoints, then the results, then what has become superfluous.
+
+If the first evaluations all fail, the objective is at fault, so failures are held back until there
+is a success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from deepband.core.facts import JobKey
+from deepband.core.records import Attempt, Job
+from deepband.errors import ObjectiveError
+from deepband.execution.job_session import JobSession
+from deepband.execution.outbox import Outbox
+from deepband.execution.pruner import Pruner
+from deepband.storage.checkpoints import Checkpoints
+
+
+class Recorder:
+    """Records the outcomes of attempts in a study."""
+
+    def __init__(
+        self,
+        session: JobSession,
+        checkpoints: Checkpoints | None,
+        outbox: Outbox | None,
+        first_failures: int,
+    ) -> None:
+        self.held: list[Attempt] = []
+        """Outcomes that are not recorded yet: for a moment, or as long as there are only first
+        failures."""
+        self.recorded: Callable[[], None] | None = None
+        """Called after each commit."""
+        self._session = session
+        self._checkpoints = checkpoints
+        self._outbox = outbox
+        self._pruner = Pruner(session, checkpoints) if checkpoints else None
+        self._first_failures = first_failures
+        self._trusted = not first_failures
+        self._left: list[JobKey] = []
+        """Jobs whose result files are removed after the next commit."""
+
+    def hold(self, attempts: Sequence[Attempt]) -> None:
+        """Take outcomes that are to be recorded. Raises ObjectiveError if there are only failures,
+        and enough of them."""
+        self.held += attempts
+        if not all(attempt.outcome.failed for attempt in attempts):
+            self._trusted = True
+        elif attempts and not self._trusted and len(self.held) >= self._first_failures:
+            first = self.held[: self._first_failures]
+            errors = [each.outcome.error or "" for each in first]
+            raise ObjectiveError(errors, _hint(self.held[0]))
+
+    def take_over(self, keys: Iterable[JobKey], wanted: Sequence[Attempt]) -> None:
+        """Take outcomes that workers of another driver left for jobs. Their files may contain
+        several results, so they are removed when these are recorded."""
+        self._left += keys
+        self.hold(wanted)
+        if not self.held:
+            self._clear(())
+
+    def prune_recorded(self, job: Job) -> None:
+        """Remove what a driver that was killed has not removed after it recorded a job."""
+        if self._pruner:
+            self._pruner.prune_recorded(job)
+
+    def record_trusted(self) -> None:
+        """Record the outcomes, unless there are only first failures."""
+        if self._trusted:
+            self.record()
+
+    def record(self) -> None:
+        """Record all outcomes; from now on, failures are recorded at once."""
+        attempts, self._trusted = list(self.held), True
+        if not attempts:
+            return
+        self._accept(attempts)
+        self._session.record_outcomes((each.job, each.outcome) for each in attempts)
+        self.held.clear()
+        if self._pruner:
+            self._pruner.prune([attempt.job for attempt in attempts])
+        self._clear(attempt.job.key for attempt in attempts)
+        if self.recorded:
+            self.recorded()
+
+    def disown(self, running: Iterable[JobKey]) -> None:
+        """Remove the results of these jobs, and those that are held: the objective is at fault."""
+        self._clear([*running, *(attempt.job.key for attempt in self.held)])
+
+    def _accept(self, attempts: Sequence[Attempt]) -> None:
+        """Turn what attempts saved into the checkpoints of their jobs."""
+        for attempt in attempts:
+            if self._checkpoints and attempt.saved is not None:
+                with suppress(OSError):  # then it has a result without a checkpoint
+                    self._checkpoints.accept(attempt.job.key, attempt.saved)
+
+    def _clear(self, keys: Iterable[JobKey]) -> None:
+        """Remove the result files of these jobs, and those that are left."""
+        if self._outbox:
+            self._outbox.clear([*keys, *self._left])
+        self._left.clear()
+
+
+def _hint(failed: Attempt) -> str:
+    """The likely cause of a failure, if it is a fractional budget used as a count."""
+    budget, error = failed.job.budget, failed.outcome.error or ""
+    if isinstance(budget, int) or "as an integer" not in error:
+        return ""
+    return (
+        f"The budget of the first one is {budget:.6g}, which is not a whole number: make the study "
+        "with integer_budgets=True, or use int(budget). "
+    )
