@@ -90,6 +90,7 @@ bench: .venv/bench ## Run the benchmarks and print their tables
 	$(BIN)/python bench/machines.py
 	$(BIN)/python bench/faces.py
 	$(BIN)/python bench/samplers.py
+	$(BIN)/python bench/gpu.py
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/auto.py
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/paper.py
 

@@ -349,6 +349,31 @@ print(len(study.evaluations))
     assert done.stdout.split() == ["once", "22"]
 
 
+def test_modules_with_a_type_of_their_own_travel(tmp_path: Path) -> None:
+    """As torch.backends.cudnn has one."""
+    (tmp_path / "special.py").write_text(
+        "import sys, types\n"
+        "class Special(types.ModuleType):\n"
+        "    factor = 2\n"
+        "sys.modules[__name__] = Special(__name__)\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import deepband
+import special
+def train(config, budget):
+    return special.factor * config["x"] / budget
+study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=3)
+study.optimize(train, workers=2)
+print(len(study.evaluations))
+"""
+    )
+    done = preloaded.run([script], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["6"]
+
+
 def test_an_objective_that_cannot_travel_is_told_before_anything_runs(path: Path) -> None:
     lock = threading.Lock()
 

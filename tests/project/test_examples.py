@@ -118,6 +118,39 @@ def test_training_in_pieces_is_the_same_as_training_at_once(name: str, tmp_path:
         check_pieces(example.train, config, [1, 3, 9], tmp_path / str(number))
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["batch_pytorch", "batch_jax"])
+def test_the_loss_of_a_config_does_not_depend_on_its_batch(name: str) -> None:
+    """Including those that resume beside those that start from scratch."""
+    example, losses = load(ROOT / "examples" / f"{name}.py"), []
+    for batch in (1, 5, True):
+        study = deepband.open_study(space=example.space, max_budget=3)
+        study.optimize(example.train_batch, batch=batch)
+        losses.append({(e.bracket, e.index, e.rung): e.loss for e in study.evaluations})
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert losses[2] == pytest.approx(losses[0], rel=1e-4)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(1200)
+def test_the_page_on_batches_turns_an_objective_into_one_for_batches(tmp_path: Path) -> None:
+    """Its program runs, and both objectives have the same losses up to rounding."""
+    page = (ROOT / "docs" / "how-to" / "batches.md").read_text()
+    program = tmp_path / "program.py"
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    program.write_text("\n".join(blocks))
+    printed = run(program, tmp_path)
+    assert printed == run(program, tmp_path)
+    with contextlib.chdir(tmp_path):
+        code = load(program)
+    losses = []
+    for train, batch in ((code.train, None), (code.train_batch, True)):
+        study = deepband.open_study(space=code.space, max_budget=9)
+        study.optimize(train, batch=batch)
+        losses.append({(e.bracket, e.index, e.rung): e.loss for e in study.evaluations})
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
 def recipes() -> list[Any]:
     """The programs on the page of recipes, by the name of their section."""
     page = (ROOT / "docs" / "how-to" / "recipes.md").read_text()

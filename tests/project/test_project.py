@@ -240,7 +240,7 @@ def run_code_of(path: Path) -> None:
     collect_silently()
 
 
-ELSEWHERE = {"clusters.md", "trackers.md", "recipes.md", "gpus.md"}
+ELSEWHERE = {"clusters.md", "trackers.md", "recipes.md", "gpus.md", "batches.md"}
 """Pages whose code `test_clusters.py`, `test_trackers.py` and `test_examples.py` run."""
 
 

@@ -536,6 +536,24 @@ def test_unpickled_objects_equal_those_that_were_saved(context: Context) -> None
 
 
 @pytest.mark.heavy
+def test_a_part_of_a_tensor_is_saved_without_the_rest(context: Context) -> None:
+    """One config of a batch. Tensors that share all of their memory still do so afterwards."""
+    import torch
+
+    stacked = torch.arange(1e6).reshape(100, 10_000).requires_grad_()
+    whole = torch.ones(3)
+    context.save(part=[stacked[7], {"bias": torch.nn.Parameter(whole[1:])}], tied=(whole, whole))
+    assert sum(file.stat().st_size for file in context.path.iterdir()) < 60_000
+    found = deepband.load_checkpoint(context.path)
+    part, others = found["part"]
+    assert torch.equal(part, stacked[7])
+    assert part.requires_grad
+    assert type(others["bias"]) is torch.nn.Parameter
+    first, second = found["tied"]
+    assert first.data_ptr() == second.data_ptr()
+
+
+@pytest.mark.heavy
 def test_everything_of_pytorch_is_saved_without_a_pickle_that_runs_code(context: Context) -> None:
     import torch
 

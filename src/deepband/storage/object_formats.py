@@ -73,11 +73,27 @@ def read(file: Path) -> Any:
 
 def _write_tensors(value: object, stream: BinaryIO, torch: Any) -> None:
     try:
-        torch.save(value, stream)
+        torch.save(_compact(value, torch), stream)
     except RuntimeError as error:  # raised when PyTorch closes what it could not write
         if isinstance(error.__context__, OSError):
             raise error.__context__ from None
         raise
+
+
+def _compact(value: Any, torch: Any) -> Any:
+    """The value with copies of tensors that are parts of larger ones, such as one config of a
+    batch: PyTorch would save the larger ones."""
+    kind = type(value)
+    if kind in (dict, OrderedDict):
+        return kind((key, _compact(held, torch)) for key, held in value.items())
+    if kind in (list, tuple):
+        return kind(_compact(inner, torch) for inner in value)
+    if kind not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
+        return value
+    if value.untyped_storage().nbytes() <= value.numel() * value.element_size():
+        return value
+    copied = value.detach().clone().requires_grad_(value.requires_grad)
+    return copied if kind is torch.Tensor else kind(copied.detach(), value.requires_grad)
 
 
 def _write_array(array: Any, stream: BinaryIO) -> None:

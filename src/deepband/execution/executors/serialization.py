@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import io
 import pickle
+import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -60,13 +63,21 @@ def _packed(thing: object) -> bytes:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships no types
-    """Pickles functions of the user's script that `functools.cache` wraps by value. cloudpickle
-    alone would look them up in the script, which workers do not import."""
+    """Pickles functions of the user's script that `functools.cache` wraps by value, where
+    cloudpickle alone would look them up in the script, which workers do not import. Modules with
+    a type of their own, which it cannot pickle, are imported."""
 
     def reducer_override(self, given: Any) -> Any:
         if isinstance(given, functools._lru_cache_wrapper) and given.__module__ == "__main__":
             return _cached, (given.__wrapped__, given.cache_parameters())
+        if isinstance(given, ModuleType) and _has_own_type(given):
+            return import_module, (given.__name__,)
         return super().reducer_override(given)
+
+
+def _has_own_type(module: ModuleType) -> bool:
+    """Whether a module that can be imported has a type of its own, as torch.backends.cudnn does."""
+    return type(module) is not ModuleType and sys.modules.get(module.__name__) is module
 
 
 def _cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
