@@ -7,6 +7,7 @@ from deepband.core.records import Evaluation, Job
 from deepband.core.schedule import Schedule
 from deepband.errors import (
     BatchError,
+    BatchWarning,
     BudgetError,
     BusyWarning,
     ClosedError,
@@ -55,6 +56,7 @@ __all__ = [
     "Advice",
     "BatchContext",
     "BatchError",
+    "BatchWarning",
     "BudgetError",
     "BusyWarning",
     "ClosedError",

@@ -23,14 +23,17 @@ Every message says what happened, what was given and what to do; details are att
 from __future__ import annotations
 
 import pickle
+import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 __all__ = [
     "BatchError",
+    "BatchWarning",
     "BudgetError",
     "BusyWarning",
     "ClosedError",
@@ -54,6 +57,9 @@ __all__ = [
     "UnseededWarning",
     "WaitingWarning",
 ]
+
+
+PACKAGE = str(Path(__file__).parent)
 
 
 def shown(given: object, most: int = 80) -> str:
@@ -297,6 +303,11 @@ class SmallSpaceWarning(UserWarning):
     """A discrete space has fewer values than the run needs configs, so some will repeat."""
 
 
+class BatchWarning(UserWarning):
+    """A call of the objective with several configs raised, or its worker died. The configs were
+    evaluated in smaller batches."""
+
+
 class FailedEvaluationsWarning(UserWarning):
     """Some evaluations of a run failed. They are recorded, and the run continued."""
 
@@ -324,6 +335,14 @@ class BusyWarning(UserWarning):
 class WaitingWarning(UserWarning):
     """An added config or result waits for the next extension: the current run has no slot for it,
     or is done."""
+
+
+def user_level() -> int:
+    """The `stacklevel` of the user's code, for the function that calls this one."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def show_warning(text: str, kind: type[Warning], stacklevel: int = 3) -> None:

@@ -29,6 +29,7 @@ import deepband
 import preloaded
 from deepband import (
     BatchContext,
+    BatchWarning,
     Context,
     DeepbandError,
     Evaluation,
@@ -563,7 +564,7 @@ class EndsTheProcess:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_result_whose_reading_exits_is_of_the_wrong_type(path: Path, count: int) -> None:
+def test_a_result_whose_reading_exits_is_an_exception_of_the_call(path: Path, count: int) -> None:
     def objective(configs: list[Config], budget: float) -> list[Any]:
         results: list[Any] = all_by_x(configs, budget)
         if budget == 3 and len(configs) > 1:
@@ -571,10 +572,7 @@ def test_a_result_whose_reading_exits_is_of_the_wrong_type(path: Path, count: in
         return results
 
     with open_study(path) as study:
-        with pytest.raises(ObjectiveError, match="position 1"):
-            study.optimize(objective, batch=True, workers=count)
-        assert all(each.loss == by_x(each.config, each.budget) for each in study.evaluations)
-        study.optimize(all_by_x, batch=True)
+        study.optimize(objective, batch=True, workers=count)
         assert canonical(study) == undisturbed()
 
 
@@ -735,6 +733,73 @@ def test_a_size_that_has_worked_is_used_after_a_config_that_ends_a_call(ledger: 
     assert sizes[last] == 1
     assert 4 in sizes[last:]
     assert [each.config for each in study.evaluations if each.error] == [bad]
+
+
+@pytest.mark.parametrize("position", [0, 1, 13, 26])
+def test_a_config_that_ends_its_calls_costs_few_calls(ledger: Ledger, position: int) -> None:
+    """Wherever it is: the other halves are not made smaller for it."""
+    study = open_study(max_budget=27)
+    bad = study.copy().ask_batch()[position].config
+
+    def objective(configs: list[Config], budget: float) -> list[float]:
+        ledger.note(configs, budget)
+        if bad in configs:
+            raise ValueError("a bad one")
+        return all_by_x(configs, budget)
+
+    with pytest.warns(FailedEvaluationsWarning):
+        study.optimize(objective, batch=True)
+    assert len(ledger.calls) <= 3 + 2 * math.ceil(math.log2(27)) + 1
+    assert [each.config for each in study.evaluations if each.error] == [bad]
+
+
+def test_calls_that_raise_though_nothing_fails_are_reported() -> None:
+    def objective(configs: list[Config], budget: float, contexts: Contexts) -> list[float]:
+        contexts[0].finish(by_x(configs[0], budget))
+        raise RuntimeError("always")
+
+    with pytest.warns(BatchWarning, match="RuntimeError: always") as caught:
+        open_study().optimize(objective, batch=True)
+    assert caught[0].filename == __file__
+
+
+def test_failures_that_are_finished_early_do_not_accuse_the_objective(path: Path) -> None:
+    """The others of their batch may still succeed."""
+
+    def objective(configs: list[Config], budget: float, contexts: Contexts) -> list[float]:
+        for context in contexts[:4] if budget == 1 else ():
+            context.finish(math.nan)
+        return all_by_x(configs, budget)
+
+    with open_study(path) as study, pytest.warns(FailedEvaluationsWarning, match="4 of"):
+        study.optimize(objective, batch=True, timeout=600)
+
+
+def test_threads_of_a_worker_may_finish_configs_with_long_curves(path: Path) -> None:
+    """Answers that are longer than the buffer of a pipe, and the last one as the call returns."""
+
+    def objective(configs: list[Config], budget: float, contexts: Contexts) -> None:
+        def finish(pair: Any) -> None:
+            config, context = pair
+            for step in range(2000):
+                context.report(step, 1 / (step + 1))
+            context.finish(by_x(config, budget))
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(finish, zip(configs, contexts, strict=True)))
+
+    with open_study(path) as study:
+        study.optimize(objective, batch=True, timeout=600)
+        assert canonical(study) == undisturbed()
+        assert {len(each.curve) for each in study.evaluations} == {2000}
+
+
+def test_a_full_disk_is_reported_although_the_cost_is_limited() -> None:
+    def objective(configs: list[Config], budget: float) -> list[float]:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(StorageError, match="because of the machine"):
+        open_study().optimize(objective, batch=True, max_cost=5)
 
 
 def test_a_size_that_is_too_large_is_found_with_few_calls(ledger: Ledger) -> None:

@@ -554,6 +554,20 @@ def test_a_part_of_a_tensor_is_saved_without_the_rest(context: Context) -> None:
 
 
 @pytest.mark.heavy
+def test_tensors_that_share_memory_and_state_dicts_are_saved_as_they_are(context: Context) -> None:
+    import torch
+
+    flat = torch.arange(6.0)
+    state = torch.nn.BatchNorm1d(2).state_dict()
+    context.save(shared={"flat": flat, "first": flat[:3]}, parts=[flat[:3], flat[3:]], state=state)
+    found = deepband.load_checkpoint(context.path)
+    found["shared"]["flat"][0] = 7.0
+    assert found["shared"]["first"][0] == 7.0
+    assert found["parts"][0].untyped_storage().nbytes() == 24
+    assert found["state"]._metadata == state._metadata
+
+
+@pytest.mark.heavy
 def test_everything_of_pytorch_is_saved_without_a_pickle_that_runs_code(context: Context) -> None:
     import torch
 

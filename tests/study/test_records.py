@@ -49,6 +49,7 @@ ERRORS: list[Exception] = [
     deepband.SmallSpaceWarning("some will repeat"),
     deepband.BusyWarning("it is locked"),
     deepband.FailedEvaluationsWarning("1 of 2 evaluations failed"),
+    deepband.BatchWarning("1 call of the objective did not return"),
     deepband.UnseededWarning("the objective takes no context"),
     deepband.DeviceWarning("no GPU was found"),
     deepband.IdleWorkersWarning("the sampler samples for 1 of 3 workers at a time"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -12,6 +12,7 @@ from deepband.analysis.run_names import step_to
 from deepband.analysis.text import duration, html_table, table
 from deepband.core import hyperband
 from deepband.core.costs import counts, paid
+from deepband.core.facts import JobKey
 from deepband.core.record_text import record_repr
 from deepband.core.runs import Run
 from deepband.core.schedule import Cell, Schedule, as_number
@@ -225,6 +226,11 @@ class Status:
     """The least that it will still cost; exact in a first run."""
     seconds: float
     cells: tuple[CellStatus, ...]
+
+
+def without_result(state: State, keys: Iterable[JobKey]) -> list[JobKey]:
+    """Those of these jobs that have no result yet. Others of their batch may still be running."""
+    return [key for key in keys if key[1] not in state.results.get((key[0], key[2]), {})]
 
 
 def status(state: State, running: int | None = None) -> Status:

@@ -7,6 +7,7 @@ have not ended are lost and run again in smaller batches. Only a batch of one fa
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +23,9 @@ from deepband.execution.objective import (
     BatchObjective,
     Objective,
     Task,
-    answering_once,
     attempt_of,
     copied_config,
+    end_unless,
     is_of_environment,
     perform,
 )
@@ -53,7 +54,8 @@ def perform_tasks(
     been called with."""
     if isinstance(objective, BatchObjective):
         return BatchCall(tasks, leave).run(objective, interruptible)
-    return Answer([perform(objective, task, interruptible) for task in tasks])
+    (task,) = tasks
+    return Answer([perform(objective, task, interruptible)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +149,13 @@ class BatchCall:
         """Call the objective, and end all tasks that have not been finished."""
         configs = [copied_config(task.job) for task in self.tasks]
         contexts = [task.context for task in self.tasks if task.context is not None]
+        process = os.getpid()
         try:
-            with answering_once():
-                returned = objective(configs, self.tasks[0].job.budget, contexts)
+            returned = objective(configs, self.tasks[0].job.budget, contexts)
+            end_unless(process)
             results = listed(returned)  # only now, a GPU may report that it was out of memory
         except BaseException as raised:
+            end_unless(process)
             left = self._end()
             if isinstance(raised, KeyboardInterrupt) and interruptible:
                 raise
@@ -170,7 +174,7 @@ class BatchCall:
             self._time.measure()
             self._open.remove(position)
             (attempt,) = self._attempts([(position, outcome)])
-        self._leave(attempt)
+            self._leave(attempt)  # with the lock, because a pipe takes one answer at a time
 
     def _end(self) -> list[int]:
         """End the call, so that contexts are refused, and return the tasks that are left."""
@@ -198,15 +202,20 @@ class BatchCall:
             return Answer([])  # all were finished before
         if results is None or len(results) != len(self.tasks):
             return Answer([], fault=_misfit(returned, results, len(self.tasks)))
-        ended, faults = list[tuple[int, Outcome]](), list[str]()
+        ended, faults, unread = list[tuple[int, Outcome]](), list[str](), list[str]()
         for position in left:
             try:
                 outcome = read_result(results[position], self.tasks[position].maximize)
-            except (Exception, SystemExit) as error:
-                faults.append(f"position {position} of the results: {error}")
-            else:
                 ended.append((position, outcome))
-        return Answer(self._attempts(ended), fault="\n".join(faults) or None)
+            except ResultError as error:
+                faults.append(f"position {position} of the results: {error}")
+            except (Exception, SystemExit) as error:  # such as that a GPU was out of memory
+                failed = read_any_result(error)
+                unread.append(failed.error or "")
+                if len(self.tasks) == 1:
+                    ended.append((position, failed))
+        lost = unread[0] if unread else None
+        return Answer(self._attempts(ended), lost, "\n".join(faults) or None)
 
     def _attempts(
         self, ended: Sequence[tuple[int, Outcome]], environment: bool = False
@@ -240,9 +249,12 @@ def listed(returned: Any) -> Sequence[object] | None:
 
 def _misfit(returned: object, results: Sequence[object] | None, count: int) -> str:
     if results is None:
+        shape = getattr(returned, "shape", ())
+        given = f"an array of shape {tuple(shape)}" if shape else shown(returned)
+        each = ", each a mapping" if isinstance(returned, Mapping) else ""
         return (
-            f"the objective returned {shown(returned)} for a batch of {count}: return a list with "
-            "one result per config, in the order of the configs."
+            f"the objective returned {given} for a batch of {count}: return a list with one result "
+            f"per config{each}, in the order of the configs."
         )
     return (
         f"the objective returned {len(results)} results for a batch of {count}: return one result "

@@ -37,8 +37,11 @@ class JobQueue(Protocol):
     def succeeded(self, rung: int, size: int) -> None:
         """A call with this many jobs has ended, and none was lost."""
 
-    def retry(self, lost: Sequence[Job], size: int) -> None:
+    def retry(self, lost: Sequence[Job], size: int, reason: str) -> None:
         """Jobs that were lost in a call with `size` jobs, and were released, are to run again."""
+
+    def repeat(self, jobs: Sequence[Job]) -> None:
+        """Jobs that failed because of the machine, and were released, are to run again together."""
 
 
 class SingleJobs:
@@ -59,23 +62,27 @@ class SingleJobs:
     def succeeded(self, rung: int, size: int) -> None:
         pass
 
-    def retry(self, lost: Sequence[Job], size: int) -> None:
+    def retry(self, lost: Sequence[Job], size: int, reason: str) -> None:
         pass  # the study offers them again
+
+    def repeat(self, jobs: Sequence[Job]) -> None:
+        pass
 
 
 class Batches:
     """All ready jobs with the lowest budget in one call, or at most `limit` of them.
 
-    Jobs of a call that was lost run again in halves. From then on, calls on the same rung are
-    at most as large as the largest one that has succeeded there since.
+    Jobs of a call that was lost run again in halves. From then on, new calls on the same rung are
+    at most as large as the largest one that has succeeded there since. So are the halves if the
+    memory was not sufficient; otherwise, a single config may have been the reason.
     """
 
     def __init__(self, limit: int | None = None) -> None:
         self._limit = limit
-        self._most: dict[int, int] = {}
-        """The largest call on each rung on which one was lost."""
-        self._proven: set[int] = set()
-        """The rungs on which one has succeeded since."""
+        self._worked: dict[int, int] = {}
+        """On each rung on which a call was lost, the largest one that has succeeded since."""
+        self._tight: set[int] = set()
+        """The rungs on which the memory was not sufficient."""
         self._again: list[Sequence[JobKey]] = []
         """The parts of calls that were lost, the next one last."""
 
@@ -99,22 +106,26 @@ class Batches:
         return []
 
     def succeeded(self, rung: int, size: int) -> None:
-        if rung in self._most:
-            known = self._most[rung] if rung in self._proven else 0
-            self._most[rung] = max(known, size)
-            self._proven.add(rung)
+        if rung in self._worked:
+            self._worked[rung] = max(self._worked[rung], size)
 
-    def retry(self, lost: Sequence[Job], size: int) -> None:
+    def retry(self, lost: Sequence[Job], size: int, reason: str) -> None:
         rung, half = lost[0].rung, (len(lost) + 1) // 2
-        if size > 1 and rung not in self._proven:
-            self._most[rung] = (size + 1) // 2
+        if size > 1:
+            self._worked.setdefault(rung, 0)
+        if is_out_of_memory(reason):
+            self._tight.add(rung)
         keys = [job.key for job in lost]
         self._again += [part for part in (keys[half:], keys[:half]) if part]
 
+    def repeat(self, jobs: Sequence[Job]) -> None:
+        for rung in sorted({job.rung for job in jobs}):
+            self._again.append([job.key for job in jobs if job.rung == rung])
+
     def _next_part(self) -> Sequence[JobKey]:
-        """The next part of a call that was lost, made as small as its rung requires."""
+        """The next part of a call that was lost, made as small as its memory requires."""
         part = self._again.pop()
-        most = self._size(part, 1)
+        most = self._size(part, 1) if part[0][2] in self._tight else len(part)
         if part[most:]:
             self._again.append(part[most:])
         return part[:most]
@@ -123,5 +134,11 @@ class Batches:
         """How many of these jobs, which are on one rung, the next call gets if they are split
         evenly over the calls that can start."""
         even = -(-len(keys) // free)
-        limits = (self._limit, self._most.get(keys[0][2]))
-        return min([even, *(limit for limit in limits if limit is not None)])
+        limits = (self._limit, self._worked.get(keys[0][2]))
+        return min([even, *filter(None, limits)])
+
+
+def is_out_of_memory(reason: str) -> bool:
+    """Whether the reason why a call was lost is that memory was not sufficient."""
+    first = reason.partition("\n")[0].lower().replace(" ", "")
+    return first.startswith("memoryerror") or "outofmemory" in first

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -48,7 +48,8 @@ class Call:
     open: int
     """How many of them have not ended."""
     intact: bool = True
-    """Whether none of them was lost or met a fault of the machine."""
+    """Whether none of them was lost or met a fault of the machine, and a single one did not
+    fail."""
     lost: str = ""
     """Why tasks were lost."""
 
@@ -79,6 +80,8 @@ class Loop:
         self.recorder = Recorder(session, checkpoints, outbox, first_failures)
         self.running: dict[JobKey, Started] = {}
         """The jobs that have no result yet. Other threads may read it."""
+        self.repeated: list[str] = []
+        """Why calls with several jobs were repeated in smaller ones."""
         self._wait = wait
         self._orphans: Orphans | None = None
         self._tasks = TaskFactory(session, checkpoints)
@@ -144,11 +147,12 @@ class Loop:
         for job in self.session.reserve(orphans.keys):  # so that they are not handed out again
             since = time.monotonic() - orphans.seconds(job.key)
             self.running[job.key] = Started(job, since)
-        running = set(orphans.keys)
+        running, found = set(orphans.keys), list[Attempt]()
         for attempts in outbox.waiting():
             if running.isdisjoint(attempt.job.key for attempt in attempts):
-                wanted = [attempt for attempt in attempts if self._wants(attempt)]
-                self._take_over([attempt.job.key for attempt in attempts], wanted)
+                found += attempts
+        wanted = [attempt for attempt in found if self._wants(attempt)]
+        self._take_over([attempt.job.key for attempt in found], wanted)
         return orphans
 
     def _wants(self, attempt: Attempt) -> bool:
@@ -178,8 +182,8 @@ class Loop:
 
     def _take_over(self, keys: Sequence[JobKey], wanted: Sequence[Attempt]) -> None:
         """Judge the results that workers of another driver left for jobs."""
-        with self._blamed():
-            self.recorder.take_over(keys, wanted)
+        self.recorder.clear_later(keys)
+        self._take(wanted)
 
     def _fill(self) -> None:
         """Start as many jobs as the executor has room for."""
@@ -204,22 +208,26 @@ class Loop:
         """Start a call with as many of these jobs as can be paid for, and release the others.
         Returns whether all were started."""
         now = time.monotonic()
-        self.running.update((job.key, Started(job, now)) for job in jobs)
+        for job in jobs:
+            self.running[job.key] = Started(job, now, 1 / len(jobs))
         tasks = list(takewhile(pay, self._tasks.tasks(jobs)))
         for job in jobs[len(tasks) :]:
             del self.running[job.key]
             self.session.release(job)
         if tasks:
-            self._submit(tasks, now)
+            self._submit(tasks)
         return len(tasks) == len(jobs)
 
-    def _submit(self, tasks: Sequence[Task], now: float) -> None:
+    def _submit(self, tasks: Sequence[Task]) -> None:
         """Start a call with these tasks, and note what share of its time each of them has."""
-        call, units = Call(len(tasks), len(tasks)), [trained_units(task) for task in tasks]
-        total = sum(units)
-        for task, own in zip(tasks, units, strict=True):
+        call = Call(len(tasks), len(tasks))
+        for task in tasks:
             self._calls[task.job.key] = call
-            self.running[task.job.key] = Started(task.job, now, own / total)
+        if call.size > 1:
+            total = sum(map(trained_units, tasks))
+            for task in tasks:
+                started = self.running[task.job.key]
+                self.running[task.job.key] = started._replace(share=trained_units(task) / total)
         self.executor.submit(tasks)
 
     def _pay(self, task: Task) -> bool:
@@ -235,7 +243,7 @@ class Loop:
 
     def _settle(self) -> bool:
         """When nothing runs, record unconfirmed failures, if that may make more jobs ready."""
-        if self._stopping or self._spent or not self.recorder.held:
+        if self._stopping or self._spent or not self.recorder.pending:
             return False
         self.recorder.record()
         return True
@@ -243,18 +251,21 @@ class Loop:
     def _collect(self, all_ended: Sequence[Ended]) -> None:
         """Take in how tasks ended. An error is raised once all of them are taken in; jobs that are
         neither recorded nor lost by then are released with the running ones."""
-        attempts, lost = list[Attempt](), dict[Call, list[Job]]()
+        attempts, lost, calls = list[Attempt](), dict[Call, list[Job]](), set[Call]()
         for ended in all_ended:
             call = self._end(ended)
+            calls.add(call)
             if ended.attempt is not None:
                 attempts.append(ended.attempt)
             elif ended.fault is None:
-                call.lost = ended.lost or ""
+                call.lost = ended.lost or "the call ended without a result"
                 lost.setdefault(call, []).append(ended.task.job)
         for call, jobs in lost.items():
             attempts += self._lose(call, jobs)
-        self._judge([attempt for attempt in attempts if not attempt.environment])
-        self._try_again([attempt for attempt in attempts if attempt.environment])
+        conclusive = not any(call.open for call in calls)
+        self._judge([attempt for attempt in attempts if not attempt.environment], conclusive)
+        if spoiled := [attempt for attempt in attempts if attempt.environment]:
+            self._try_again(spoiled)
         if faults := list(dict.fromkeys(each.fault for each in all_ended if each.fault)):
             raise BatchError(faults)
 
@@ -264,6 +275,7 @@ class Loop:
         call = self._calls.pop(key)
         call.open -= 1
         call.intact &= ended.attempt is not None and not ended.attempt.environment
+        call.intact &= call.size > 1 or ended.attempt is None or not ended.attempt.outcome.failed
         if call.intact and not call.open:
             self.queue.succeeded(key[2], call.size)
         return call
@@ -275,11 +287,13 @@ class Loop:
         if self._losses[jobs[0].key] > self.retries:
             return [Attempt(job, Outcome(None, call.lost)) for job in jobs]
         self._release(jobs)
-        self.queue.retry(jobs, call.size)
+        self.queue.retry(jobs, call.size, call.lost)
+        if call.size > 1:
+            self.repeated.append(call.lost)
         return []
 
     def _release(self, jobs: Sequence[Job]) -> None:
-        """Make jobs available again that have been paid for."""
+        """Release jobs, and remember that they have been paid for."""
         for job in jobs:
             self._charged.add(job.key)
             del self.running[job.key]
@@ -289,6 +303,7 @@ class Loop:
         """Run jobs again that failed because of the machine, once; then stop. The second attempt
         has a new worker, because the first one may have leaked what is missing."""
         self._release([attempt.job for attempt in attempts])
+        self.queue.repeat([attempt.job for attempt in attempts])
         self._faults.update(attempt.job.key for attempt in attempts)
         for attempt in attempts:
             if self._faults[attempt.job.key] > 1:
@@ -300,18 +315,17 @@ class Loop:
                     "quota, open files) and run again to continue.",
                 )
 
-    def _judge(self, attempts: Sequence[Attempt]) -> None:
+    def _judge(self, attempts: Sequence[Attempt], conclusive: bool) -> None:
         """Let outcomes be recorded, unless they show that the objective is at fault."""
         for attempt in attempts:
             del self.running[attempt.job.key]
-        with self._blamed():
-            self.recorder.hold(attempts)
+        self._take(attempts, conclusive)
 
-    @contextmanager
-    def _blamed(self) -> Iterator[None]:
-        """If the objective is at fault, end all running jobs and remove their results."""
+    def _take(self, attempts: Sequence[Attempt], conclusive: bool = True) -> None:
+        """Pass outcomes to the recorder. If the objective is at fault, end all running jobs and
+        remove their results."""
         try:
-            yield
+            self.recorder.take(attempts, conclusive)
         except ObjectiveError:
             self.executor.close()
             self.recorder.disown(self.running)
@@ -333,6 +347,6 @@ class Loop:
     def _release_running(self) -> None:
         """Release the jobs that have no recorded result."""
         running = [started.job for started in self.running.values()]
-        for job in [*running, *(each.job for each in self.recorder.held)]:
+        for job in [*running, *(each.job for each in self.recorder.pending)]:
             with suppress(DeepbandError):  # the file is gone: what ended the run says so
                 self.session.release(job)

@@ -6,8 +6,8 @@ import errno
 import inspect
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -135,22 +135,16 @@ def perform(objective: Objective, task: Task, interruptible: bool = True) -> Att
     """Run a job once and seal what it saved. An exception of the objective is its result, except
     for KeyboardInterrupt if `interruptible`."""
     start = time.perf_counter()
-    with answering_once():
-        outcome, environment = _call(objective, task, interruptible)
+    outcome, environment = _call(objective, task, interruptible)
     seconds = time.perf_counter() - start
     return attempt_of(task, outcome._replace(seconds=seconds), environment)
 
 
-@contextmanager
-def answering_once() -> Iterator[None]:
-    """End a process that the objective forked and that returns from it, too: only the original
-    process may answer."""
-    process = os.getpid()
-    try:
-        yield
-    finally:
-        if os.getpid() != process:
-            os._exit(0)
+def end_unless(process: int) -> None:
+    """End this process if it is a fork of another one that the objective returned in, too: only the
+    original process may answer."""
+    if os.getpid() != process:
+        os._exit(0)
 
 
 def attempt_of(task: Task, outcome: Outcome, environment: bool = False) -> Attempt:
@@ -168,10 +162,13 @@ def _call(objective: Objective, task: Task, interruptible: bool) -> tuple[Outcom
     """What the objective returned or raised, and whether the machine caused a failure."""
     context = task.context
     more, named = passed(objective, context, "context") if context is not None else ([], {})
+    process = os.getpid()
     try:
         result = objective(copied_config(task.job), task.job.budget, *more, **named)
+        end_unless(process)
         return read_any_result(result, task.maximize), False
     except BaseException as raised:
+        end_unless(process)
         if isinstance(raised, KeyboardInterrupt) and interruptible:
             raise
         return read_any_result(raised), is_of_environment(raised)

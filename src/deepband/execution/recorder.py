@@ -28,9 +28,11 @@ class Recorder:
         outbox: Outbox | None,
         first_failures: int,
     ) -> None:
-        self.held: list[Attempt] = []
+        self.pending: list[Attempt] = []
         """Outcomes that are not recorded yet: for a moment, or as long as there are only first
         failures."""
+        self.any_failed = False
+        """Whether any outcome is a failure."""
         self.recorded: Callable[[], None] | None = None
         """Called after each commit."""
         self._session = session
@@ -42,24 +44,24 @@ class Recorder:
         self._left: list[JobKey] = []
         """Jobs whose result files are removed after the next commit."""
 
-    def hold(self, attempts: Sequence[Attempt]) -> None:
+    def take(self, attempts: Sequence[Attempt], conclusive: bool = True) -> None:
         """Take outcomes that are to be recorded. Raises ObjectiveError if there are only failures,
-        and enough of them."""
-        self.held += attempts
+        and enough of them, unless others of the same call may still succeed."""
+        self.pending += attempts
+        self.any_failed |= any(attempt.outcome.failed for attempt in attempts)
+        if self._trusted or not attempts:
+            return
         if not all(attempt.outcome.failed for attempt in attempts):
             self._trusted = True
-        elif attempts and not self._trusted and len(self.held) >= self._first_failures:
-            first = self.held[: self._first_failures]
+        elif conclusive and len(self.pending) >= self._first_failures:
+            first = self.pending[: self._first_failures]
             errors = [each.outcome.error or "" for each in first]
-            raise ObjectiveError(errors, _hint(self.held[0]))
+            raise ObjectiveError(errors, _hint(self.pending[0]))
 
-    def take_over(self, keys: Iterable[JobKey], wanted: Sequence[Attempt]) -> None:
-        """Take outcomes that workers of another driver left for jobs. Their files may contain
-        several results, so they are removed when these are recorded."""
+    def clear_later(self, keys: Iterable[JobKey]) -> None:
+        """Remove the result files of jobs when everything that is pending then is recorded: a file
+        may contain several results."""
         self._left += keys
-        self.hold(wanted)
-        if not self.held:
-            self._clear(())
 
     def prune_recorded(self, job: Job) -> None:
         """Remove what a driver that was killed has not removed after it recorded a job."""
@@ -73,12 +75,14 @@ class Recorder:
 
     def record(self) -> None:
         """Record all outcomes; from now on, failures are recorded at once."""
-        attempts, self._trusted = list(self.held), True
+        attempts, self._trusted = list(self.pending), True
         if not attempts:
+            if self._left:
+                self._clear(())
             return
         self._accept(attempts)
         self._session.record_outcomes((each.job, each.outcome) for each in attempts)
-        self.held.clear()
+        self.pending.clear()
         if self._pruner:
             self._pruner.prune([attempt.job for attempt in attempts])
         self._clear(attempt.job.key for attempt in attempts)
@@ -86,8 +90,8 @@ class Recorder:
             self.recorded()
 
     def disown(self, running: Iterable[JobKey]) -> None:
-        """Remove the results of these jobs, and those that are held: the objective is at fault."""
-        self._clear([*running, *(attempt.job.key for attempt in self.held)])
+        """Remove the results of these jobs and of the pending ones: the objective is at fault."""
+        self._clear([*running, *(attempt.job.key for attempt in self.pending)])
 
     def _accept(self, attempts: Sequence[Attempt]) -> None:
         """Turn what attempts saved into the checkpoints of their jobs."""
@@ -104,8 +108,14 @@ class Recorder:
 
 
 def _hint(failed: Attempt) -> str:
-    """The likely cause of a failure, if it is a fractional budget used as a count."""
+    """The likely cause of a failure, if it is a fractional budget used as a count, or a list used
+    as a config."""
     budget, error = failed.job.budget, failed.outcome.error or ""
+    if "indices must be integers" in error.partition("\n")[0]:
+        return (
+            "If the objective takes a list of configs, give batch=True; if it takes one config, "
+            "leave out `batch`. "
+        )
     if isinstance(budget, int) or "as an integer" not in error:
         return ""
     return (

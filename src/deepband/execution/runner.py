@@ -8,7 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from deepband.errors import InputError, shown, unexpected_argument
+from deepband.errors import (
+    BatchWarning,
+    InputError,
+    counted,
+    show_warning,
+    shown,
+    unexpected_argument,
+    user_level,
+)
 from deepband.execution.devices import Device, DevicesSpec, assigned, read_devices
 from deepband.execution.display import ProgressSpec, check_spec, followed
 from deepband.execution.executors.base import Timeout, check_seconds
@@ -141,6 +149,19 @@ def run_jobs(
     interrupts.running = loop.running.__len__
     with interrupts, followed(options.progress, loop, interrupts):
         loop.run(interrupts)
+    if loop.repeated and not loop.recorder.any_failed:  # of failures, the caller warns
+        warn_of_repeated_calls(loop.repeated)
+
+
+def warn_of_repeated_calls(reasons: Sequence[str]) -> None:
+    """Warn that calls with several configs did not return, even if all configs have results."""
+    show_warning(
+        f"{counted(len(reasons), 'call')} of the objective with several configs did not return; "
+        "their configs were evaluated in smaller batches. The first error:\n"
+        f"{reasons[0].strip()}",
+        BatchWarning,
+        user_level() + 1,
+    )
 
 
 def _loop(

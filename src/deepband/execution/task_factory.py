@@ -42,7 +42,9 @@ class TaskFactory:
     def tasks(self, jobs: Sequence[Job]) -> list[Task]:
         """The tasks of jobs. Verifying the checkpoints that those of a batch resume from takes
         time, so it is done in several threads."""
-        return in_threads(self._task, jobs) if self._checkpoints else list(map(self._task, jobs))
+        if self._checkpoints is None or len(jobs) == 1:
+            return list(map(self._task, jobs))
+        return in_threads(self._task, jobs)
 
     def _task(self, job: Job) -> Task:
         """The task of a job, with a new folder for its checkpoint."""

@@ -14,9 +14,10 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
@@ -82,18 +83,40 @@ def _write_tensors(value: object, stream: BinaryIO, torch: Any) -> None:
 
 def _compact(value: Any, torch: Any) -> Any:
     """The value with copies of tensors that are parts of larger ones, such as one config of a
-    batch: PyTorch would save the larger ones."""
+    batch: PyTorch would save the larger ones. Tensors that share memory which is saved completely
+    still share it."""
+    used = Counter[int]()
+    for tensor in _tensors(value, torch):
+        used[tensor.untyped_storage().data_ptr()] += tensor.numel() * tensor.element_size()
+    return _with_copies(value, torch, used)
+
+
+def _tensors(value: Any, torch: Any) -> Iterator[Any]:
+    kind = type(value)
+    if kind in (dict, OrderedDict, list, tuple):
+        for inner in value.values() if hasattr(value, "values") else value:
+            yield from _tensors(inner, torch)
+    elif kind in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided:
+        yield value
+
+
+def _with_copies(value: Any, torch: Any, used: Mapping[int, int]) -> Any:
+    """The value with copies of tensors of whose memory only so many bytes are used."""
     kind = type(value)
     if kind in (dict, OrderedDict):
-        return kind((key, _compact(held, torch)) for key, held in value.items())
+        copied = copy(value)  # with the attributes of a state dict
+        copied.update((key, _with_copies(inner, torch, used)) for key, inner in value.items())
+        return copied
     if kind in (list, tuple):
-        return kind(_compact(inner, torch) for inner in value)
-    if kind not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
-        return value
-    if value.untyped_storage().nbytes() <= value.numel() * value.element_size():
-        return value
-    copied = value.detach().clone().requires_grad_(value.requires_grad)
-    return copied if kind is torch.Tensor else kind(copied.detach(), value.requires_grad)
+        return kind(_with_copies(inner, torch, used) for inner in value)
+    for tensor in _tensors(value, torch):
+        storage = tensor.untyped_storage()
+        if storage.nbytes() > used[storage.data_ptr()]:
+            part = tensor.detach().clone()
+            if kind is torch.Tensor:
+                return part.requires_grad_(tensor.requires_grad)
+            return kind(part, tensor.requires_grad)
+    return value
 
 
 def _write_array(array: Any, stream: BinaryIO) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from pathlib import Path
 
 from deepband.analysis import summary
 from deepband.analysis.failures import FailureWatch, failures
@@ -16,11 +14,10 @@ from deepband.errors import (
     WaitingWarning,
     counted,
     show_warning,
+    user_level,
 )
 from deepband.execution.worker_output import first_with_output
 from deepband.study.session import Session
-
-PACKAGE = str(Path(__file__).parents[1])
 
 
 def warn_of_small_space(session: Session) -> None:
@@ -34,7 +31,7 @@ def warn_of_small_space(session: Session) -> None:
             "min_budget for fewer configs, or create the study with reuse_identical=True, so that "
             "equal configs share results.",
             SmallSpaceWarning,
-            _user_level(),
+            user_level(),
         )
 
 
@@ -48,7 +45,7 @@ def warn_of_idle_workers(session: Session, workers: int | None) -> None:
             f"others will often be idle. For {workers} workers, create a study with "
             f"parallel={workers}.",
             IdleWorkersWarning,
-            _user_level(),
+            user_level(),
         )
 
 
@@ -62,7 +59,7 @@ def warn_of_small_batches(session: Session, batch: bool | int | None) -> None:
             f"the study was created with parallel={parallel}: batches of new configs are no "
             "larger. Create a study with parallel equal to the size of your batches.",
             IdleWorkersWarning,
-            _user_level(),
+            user_level(),
         )
 
 
@@ -74,7 +71,7 @@ def warn_of_failures(watch: FailureWatch, session: Session) -> None:
         job = first_with_output(session.files, failures(session.state))
         if job is not None:
             text += f"\nstudy.output{job} shows what the worker of such a job printed."
-        warnings.warn(text, FailedEvaluationsWarning, _user_level())
+        warnings.warn(text, FailedEvaluationsWarning, user_level())
 
 
 def warn_of_missing_context() -> None:
@@ -84,7 +81,7 @@ def warn_of_missing_context() -> None:
         "not random, or always uses the same seed, every repetition has the same result. Add a "
         "parameter named context, and seed your training with context.seed.",
         UnseededWarning,
-        _user_level(),
+        user_level(),
     )
 
 
@@ -94,13 +91,5 @@ def warn_of_waiting(what: str) -> None:
         f"{what} waits for the next extension. Start one with study.deepen() or study.widen(), and "
         "then call study.optimize(...).",
         WaitingWarning,
-        _user_level() + 1,
+        user_level() + 1,
     )
-
-
-def _user_level() -> int:
-    """The `stacklevel` of the user's code, for the function that calls this one."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -73,13 +73,14 @@ class Ended(NamedTuple):
 def ends(tasks: Sequence[Task], answer: Answer) -> list[Ended]:
     """The ends of tasks that an answer contains: those with an attempt and, unless the others are
     still running, the others without."""
-    attempts = {attempt.job.key: attempt for attempt in answer.attempts}
-    return [
-        Ended(task, attempt and attempt._replace(job=task.job), *why)
-        for task in tasks
-        if (attempt := attempts.get(task.job.key)) or not answer.more
-        for why in [() if attempt else (answer.lost, answer.fault)]
-    ]
+    attempts, ended = {attempt.job.key: attempt for attempt in answer.attempts}, list[Ended]()
+    for task in tasks:
+        attempt = attempts.get(task.job.key)
+        if attempt is not None:
+            ended.append(Ended(task, attempt._replace(job=task.job)))
+        elif not answer.more:
+            ended.append(Ended(task, None, answer.lost, answer.fault))
+    return ended
 
 
 class Executor(Protocol):

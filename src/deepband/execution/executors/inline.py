@@ -67,7 +67,9 @@ class InlineExecutor:
                     raise
                 self._interrupt = interrupt
                 return ends(tasks, Answer(finished, more=True))
-        return ends(tasks, answer._replace(attempts=[*finished, *answer.attempts]))
+        if finished:
+            answer = answer._replace(attempts=[*finished, *answer.attempts])
+        return ends(tasks, answer)
 
     def close(self) -> None:
         self._tasks = ()

@@ -80,8 +80,8 @@ def status(study: Path, as_json: bool) -> None:
     """
     session = open_existing(study).session
     state = session.state
-    running = sum(len(each.keys) for each in Outbox(session.files).running())
-    progress = summary.status(state, running=running)
+    running = [key for each in Outbox(session.files).running() for key in each.keys]
+    progress = summary.status(state, running=len(summary.without_result(state, running)))
     first = f"study    {study}, {state.objective or 'no objective named'}"
     found = {"status": progress, "best": best_evaluation(state)}
     show(

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from deepband.analysis.importance import importance_of, sample
+from deepband.analysis.summary import without_result
 from deepband.core.facts import Fact, JobKey
 from deepband.core.state import State
 from deepband.errors import DeepbandError, InputError, StorageError
@@ -72,7 +73,7 @@ class Watched:
                 state = state_of(self._storage) if self._state is None else self._refresh()
                 if not state.runs:
                     raise StorageError(self.path, "is damaged: it contains no run.")
-                self._row = stamp, study_row(state, len(running), stamp[0])
+                self._row = stamp, study_row(state, len(without_result(state, running)), stamp[0])
             return self._row[1]
 
     def _stamp(self) -> tuple[float, int]:
@@ -99,7 +100,8 @@ class Watched:
         with self._lock:
             state = self._refresh()
             if self._drawn[0] != self._version:
-                drawn = overview(state, self._running, self._order)
+                running = frozenset(without_result(state, self._running))
+                drawn = overview(state, running, self._order)
                 drawn["updated"] = self._stamp()[0]
                 self._drawn = self._version, json.dumps(drawn, allow_nan=False)
             return self._drawn[1]
