@@ -86,13 +86,17 @@ docs: .venv/check ## Build the documentation: build/docs/index.html
 bench: .venv/bench ## Run the benchmarks and print their tables
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/durable.py
+	$(BIN)/python bench/leases.py
 	$(BIN)/python bench/workers.py
 	$(BIN)/python bench/machines.py
+	$(BIN)/python bench/scale.py
 	$(BIN)/python bench/faces.py
 	$(BIN)/python bench/samplers.py
 	$(BIN)/python bench/gpu.py
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/auto.py
+	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/objectives.py --most 6
 	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/paper.py
+	YAHPO_DATA=$(YAHPO_DATA) $(BIN)/python bench/learning_curves.py
 
 clean: ## Remove the environments, caches and build results
 	rm -rf .venv .venv-peers .venv-lowest .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -115,7 +119,7 @@ clean: ## Remove the environments, caches and build results
 	touch $@
 
 .venv/test-all: .venv/made pyproject.toml
-	$(INSTALL) -e '.[test,dask,ray,optuna-dashboard,trackers,peers,examples,recipes]'
+	$(INSTALL) -e '.[test,dask,ray,slurm,pools,optuna-dashboard,trackers,peers,examples,recipes]'
 	touch $@
 
 .venv/check: .venv/made pyproject.toml

@@ -1,6 +1,6 @@
-"""Draws the pictures of the tutorial's study for the docs: `python docs/make_images.py`.
+"""Draws the pictures of the studies in the docs: `python docs/make_images.py`.
 
-Run it in an empty folder: the tutorial writes its study there.
+Run it in an empty folder: the pages write their studies there.
 """
 
 from __future__ import annotations
@@ -16,16 +16,24 @@ DOCS = Path(__file__).parent
 
 
 def main() -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / "tutorial.md").read_text(), re.M | re.S)
-    namespace: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks:
-        exec(block, namespace)
+    run_code_of("tutorial.md")
     study = deepband.open_study("wave.study")
     axes = study.plot.brackets()
     axes.set_title("max_budget 9 (blue), deepened to 27 (orange)")
     save(axes, "deepening")
-    for kind in ("curves", "incumbent", "stability"):
+    for kind in ("curves", "incumbent", "stability", "predictions"):
         save(getattr(study.plot, kind)(), kind)
+    run_code_of("how-to/objectives.md")
+    study = deepband.open_study("net.study")
+    for kind in ("front", "hypervolume"):
+        save(getattr(study.plot, kind)(), kind)
+
+
+def run_code_of(page: str) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks:
+        exec(block, namespace)
 
 
 def save(axes: Axes, name: str) -> None:

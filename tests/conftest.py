@@ -35,7 +35,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 @pytest.fixture
 def without_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports draw no plots: drawing them takes a second, and some tests only read the text."""
-    monkeypatch.setattr("deepband.interfaces.report.html_report.KINDS", ())
+    monkeypatch.setattr("deepband.interfaces.report.html_report.kinds_of", lambda state: ())
 
 
 def pytest_collection_finish() -> None:

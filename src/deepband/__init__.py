@@ -22,7 +22,9 @@ from deepband.errors import (
     NoResultError,
     ObjectiveError,
     ObserverWarning,
+    QueueWarning,
     ResultError,
+    SeveralObjectivesError,
     SmallSpaceWarning,
     SpaceError,
     StorageError,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from deepband.analysis.confirmations import Confirmations, ConfirmedConfig
     from deepband.analysis.explanation import Verdict
     from deepband.analysis.failures import FailureGroup, Failures
+    from deepband.analysis.prediction import Prediction
     from deepband.analysis.quote import Price, Quote
     from deepband.analysis.summary import Plan, RunSummary
     from deepband.execution.batch import BatchContext
@@ -81,14 +84,17 @@ __all__ = [
     "Observer",
     "ObserverWarning",
     "Plan",
+    "Prediction",
     "Price",
     "Progress",
+    "QueueWarning",
     "Quote",
     "ResultError",
     "RunSummary",
     "RunningEvaluation",
     "Sampler",
     "Schedule",
+    "SeveralObjectivesError",
     "SmallSpaceWarning",
     "SpaceError",
     "StorageError",
@@ -114,6 +120,7 @@ _LATER = {
     "Failures": "deepband.analysis.failures",
     "Forecast": "deepband.study.forecast",
     "Plan": "deepband.analysis.summary",
+    "Prediction": "deepband.analysis.prediction",
     "Price": "deepband.analysis.quote",
     "Progress": "deepband.execution.progress",
     "Quote": "deepband.analysis.quote",

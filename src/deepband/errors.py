@@ -8,7 +8,8 @@
     │   └── ResultError       an objective returned something that is not a loss
     ├── JobError              a job that is not open in this study
     ├── UnfinishedError       the current run must be finished first
-    ├── NoResultError         no evaluation has a finite loss yet
+    ├── NoResultError         no evaluation is feasible and has a finite loss yet
+    ├── SeveralObjectivesError  only a study with one objective has what was asked for
     ├── ObjectiveError        the first evaluations of an objective all failed
     │   └── BatchError        an objective did not return one result per config of a batch
     ├── ClosedError           the study was closed
@@ -48,7 +49,9 @@ __all__ = [
     "NoResultError",
     "ObjectiveError",
     "ObserverWarning",
+    "QueueWarning",
     "ResultError",
+    "SeveralObjectivesError",
     "SmallSpaceWarning",
     "SpaceError",
     "StorageError",
@@ -169,6 +172,17 @@ class JobError(DeepbandError):
         )
 
 
+class SeveralObjectivesError(DeepbandError):
+    """A study with several objectives was asked for something that only one objective has."""
+
+    def __init__(self, objectives: Sequence[str], missing: str, advice: str) -> None:
+        self.objectives = tuple(objectives)
+        self.missing = missing
+        self.advice = advice
+        names = " and ".join([", ".join(objectives[:-1]), objectives[-1]])
+        super().__init__(f"{missing}: the study has several objectives, {names}. {advice}")
+
+
 EXTENSIONS = {"deepen", "widen", "extend"}
 """The actions that may also be taken while the current run is unfinished."""
 
@@ -192,17 +206,24 @@ class UnfinishedError(DeepbandError):
 
 
 class NoResultError(DeepbandError):
-    """No evaluation of the study, or of one rung, has a finite loss yet."""
+    """No evaluation of the study, or of one rung, is feasible and has a finite loss yet."""
 
-    def __init__(self, evaluations: int, rung: int | None = None) -> None:
+    def __init__(self, evaluations: int, rung: int | None = None, infeasible: int = 0) -> None:
         self.evaluations = evaluations
         self.rung = rung
+        self.infeasible = infeasible
         where = "" if rung is None else f" on rung {rung}"
         if evaluations:
             found = f"none of the {evaluations} evaluations{where} has a finite result"
             if evaluations == 1:
                 found = f"the only evaluation{where} has no finite result"
             why = f"{found}. See why with `study.failures()`."
+            if infeasible:
+                why = (
+                    f"of {counted(evaluations, 'evaluation')}{where}, none is feasible with a "
+                    f"finite result, and {infeasible} violate a constraint. Their metrics are in "
+                    "`study.evaluations`."
+                )
         else:
             why = f"nothing has been evaluated{where}. Run the study first, with `study.optimize`."
         super().__init__(f"there is no best evaluation{where} yet: {why}")
@@ -322,6 +343,11 @@ class UnseededWarning(UserWarning):
 
 class DeviceWarning(UserWarning):
     """The GPU that a device names was not found on this machine."""
+
+
+class QueueWarning(UserWarning):
+    """Slurm does not answer, or jobs wait in its queue for a reason that does not pass by
+    itself."""
 
 
 class ObserverWarning(UserWarning):

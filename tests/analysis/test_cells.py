@@ -42,12 +42,12 @@ def test_cells_during_a_deepening() -> None:
         cell(0, 2, 9, 0, 1, 0, 1, 0, 0, by_run=(0, 0)),
     )
     assert marks(study.session.state, 0, 0) == [
-        Mark(0, 0, 0.0, True),
-        Mark(1, 0, 1.0, False),
-        Mark(2, 0, 2.0, False),
-        Mark(3, 1, 0.5, False),
-        Mark(4, 1, None, False),
-        *(Mark(index, None, None, False) for index in range(5, 9)),
+        Mark(0, 0, failed=False, rank=0, promoted=True),
+        Mark(1, 0, failed=False, rank=2, promoted=False),
+        Mark(2, 0, failed=False, rank=3, promoted=False),
+        Mark(3, 1, failed=False, rank=1, promoted=False),
+        Mark(4, 1, failed=True, rank=4, promoted=False),
+        *(Mark(index, None, False, rank=0, promoted=False) for index in range(5, 9)),
     ]
     assert [mark.index for mark in marks(study.session.state, 0, 0) if mark.failed] == [4]
 

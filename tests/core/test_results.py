@@ -14,7 +14,7 @@ import pytest
 
 import deepband
 from deepband import ResultError
-from deepband.core.results import read_any_result, read_result
+from deepband.core.results import MAXIMIZE, read_any_result, read_result
 from driving import open_study
 
 
@@ -175,9 +175,9 @@ def test_maximizing_is_converted_once() -> None:
     for value, job in zip([0.25, 0.75, 0.5], study.ask_all(), strict=False):
         study.tell(job, value)
     assert (study.best.loss, study.best.value) == (-0.75, 0.75)
-    assert read_result(-math.inf, maximize=True)[0] == math.inf
+    assert read_result(-math.inf, MAXIMIZE)[0] == math.inf
     with pytest.raises(ResultError, match="no result can be better"):
-        read_result(math.inf, maximize=True)
+        read_result(math.inf, MAXIMIZE)
 
 
 def large(count: int) -> list[float]:

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from deepband import UnknownNameError
+from deepband.core.rank_order import ranked
 from deepband.core.strategies import (
     FRUGAL,
     NAMES,
@@ -17,7 +18,6 @@ from deepband.core.strategies import (
     frugal,
     preserving,
     promoted,
-    ranked,
     strategy_named,
 )
 
@@ -54,7 +54,7 @@ def test_without_a_past_all_are_hyperband() -> None:
         assert promoted(strategy(ARRIVED, empty, empty), LOSSES, 2) == {5, 4}
 
 
-def test_ranking() -> None:
+def test_rank_order() -> None:
     losses = {0: None, 1: math.inf, 2: 0.0, 3: -0.0, 4: None, 5: -1.0, 6: math.inf}
     assert ranked(losses.keys(), losses) == [5, 2, 3, 1, 6, 0, 4]
 

@@ -333,6 +333,75 @@ def test_resources_that_nobody_has(dask: Any, ray_cluster: None, tmp_path: Path)
         study.optimize(objective, executor="ray://10.255.255.1:10001")
 
 
+def look(config: dict[str, Any], budget: float, context: deepband.Context) -> dict[str, Any]:
+    """Which GPU a job sees, and when it ended."""
+    time.sleep(0.3)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    until = time.time()
+    return {"loss": config["x"], "gpu": visible, "device": context.device, "until": until}
+
+
+def check_devices(study: Study) -> None:
+    """Every job saw one of two GPUs, and no two jobs used one at the same time."""
+    metrics = [each.metrics for each in study.evaluations]
+    assert {each["device"] for each in metrics} == {"cuda:0"}
+    assert {each["gpu"] for each in metrics} == {"0", "1"}
+    for one in metrics:
+        others = [each for each in metrics if each["gpu"] == one["gpu"] and each is not one]
+        assert all(abs(each["until"] - one["until"]) >= 0.3 for each in others)
+
+
+def test_each_job_on_ray_sees_its_own_gpu(tmp_path: Path) -> None:
+    """In a process of its own, because a process connects to one cluster."""
+    code = (
+        "import sys, cloudpickle, ray, test_clusters\n"
+        "from pathlib import Path\n"
+        "cloudpickle.register_pickle_by_value(test_clusters)\n"
+        "ray.init('local', num_cpus=4, num_gpus=2, log_to_driver=False, include_dashboard=False)\n"
+        "with test_clusters.open_study(Path(sys.argv[1])) as study:\n"
+        "    how = {'executor': 'ray', 'resources': {'num_gpus': 1}}\n"
+        "    study.optimize(test_clusters.look, **how)\n"
+        "    test_clusters.check_devices(study)\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a.study")],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+        timeout=200,
+    )
+
+
+def test_each_job_on_dask_sees_the_gpu_of_its_worker(tmp_path: Path) -> None:
+    """Each worker is started with the GPU that it has, and with room for one job that needs it."""
+    import cloudpickle
+
+    with clusters.dask_client(0) as client:
+        workers = [
+            subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "distributed.cli.dask_worker"),
+                    *(client.scheduler.address, "--nthreads", "2", "--no-dashboard"),
+                    *("--resources", "GPU=1", "--local-directory", str(tmp_path)),
+                ],
+                env=os.environ | {"CUDA_VISIBLE_DEVICES": gpu},
+                start_new_session=True,
+                stderr=subprocess.DEVNULL,
+            )
+            for gpu in "01"
+        ]
+        try:
+            wait_until(lambda: sum(client.nthreads().values()) == 4)
+            cloudpickle.register_pickle_by_value(sys.modules[__name__])
+            with open_study(tmp_path / "a.study") as study:
+                study.optimize(look, executor=client, resources={"GPU": 1})
+                check_devices(study)
+        finally:
+            cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+            for worker in workers:
+                os.killpg(worker.pid, signal.SIGKILL)
+                worker.wait()
+
+
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "clusters.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

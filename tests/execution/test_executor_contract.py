@@ -16,7 +16,10 @@ import pytest
 
 import clusters
 import deepband
+import slurm as slurm_support
 from deepband import DeepbandError, Job
+from deepband.core.criteria import Criteria
+from deepband.execution import slurm_queue
 from deepband.execution.executors.base import Ended, Executor
 from deepband.execution.executors.inline import InlineExecutor
 from deepband.execution.executors.processes import ProcessExecutor
@@ -85,9 +88,15 @@ class Bench:
     def task(self, do: str = "return") -> Task:
         self.submitted += 1
         config = {"do": do, "gate": str(self.gate)}
-        return Task(Job(0, self.submitted, 0, self.submitted, config), None, False, True)
+        return Task(Job(0, self.submitted, 0, self.submitted, config), None, Criteria(), True)
 
-    def choose(self, given: Any, workers: int, timeout: float | None) -> Executor:
+    def choose(
+        self,
+        given: Any,
+        workers: int,
+        timeout: float | None,
+        resources: dict[str, Any] | None = None,
+    ) -> Executor:
         return choose(
             given,
             make_objective(),
@@ -95,7 +104,7 @@ class Bench:
             self.outbox,
             workers=workers,
             timeout=timeout,
-            resources=None,
+            resources=resources,
         )
 
 
@@ -133,6 +142,19 @@ def ray(bench: Bench, timeout: float | None) -> Executor:
     return bench.choose("ray", 0, timeout)
 
 
+def slurm(bench: Bench, timeout: float | None) -> Executor:
+    bench.request.getfixturevalue("slurm_cluster")
+    return bench.choose("slurm", 2, timeout, slurm_support.RESOURCES)
+
+
+def loky(bench: Bench, timeout: float | None) -> Executor:
+    return bench.choose(bench.request.getfixturevalue("loky_pool"), 0, timeout)
+
+
+def mpi(bench: Bench, timeout: float | None) -> Executor:
+    return bench.choose(bench.request.getfixturevalue("mpi_pool"), 2, timeout)
+
+
 KINDS: dict[str, Opening] = {
     "inline": inline,
     "simulated": simulated,
@@ -141,19 +163,24 @@ KINDS: dict[str, Opening] = {
     "process pool": process_pool,
     "dask": dask,
     "ray": ray,
+    "slurm": slurm,
+    "loky": loky,
+    "mpi": mpi,
 }
-CLUSTERS = ("dask", "ray")
-ELSEWHERE = ("processes", "threads", "process pool", *CLUSTERS)
+CLUSTERS = ("dask", "ray", "slurm")
+POOLS = ("process pool", "loky")
+"""Executors that break when a worker dies. One of MPI then ends this process, too."""
+ELSEWHERE = ("processes", "threads", *POOLS, "mpi", *CLUSTERS)
 """Executors whose tasks run concurrently with the driver, and may time out."""
 DYING = ("processes", *CLUSTERS)
 """Executors that survive the death of a worker."""
+HEAVY = (*CLUSTERS, "loky", "mpi")
 
 
 def over(*kinds: str) -> pytest.MarkDecorator:
     """Run a test over these kinds of executors."""
     marked = [
-        pytest.param(kind, marks=clusters.MARKS if kind in CLUSTERS else [], id=kind)
-        for kind in kinds
+        pytest.param(kind, marks=clusters.MARKS if kind in HEAVY else [], id=kind) for kind in kinds
     ]
     return pytest.mark.parametrize("bench", marked, indirect=True)
 
@@ -176,9 +203,35 @@ def ray_cluster() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with (
+        slurm_support.slurm_cluster(tmp_path_factory.mktemp("slurm")),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(slurm_queue, "SECONDS_BETWEEN_QUERIES", 1.0)
+        yield
+
+
+@pytest.fixture
+def loky_pool() -> Iterator[Any]:
+    from loky import ProcessPoolExecutor
+
+    pool = ProcessPoolExecutor(2)
+    yield pool
+    pool.shutdown(kill_workers=True)
+
+
+@pytest.fixture(scope="module")
+def mpi_pool() -> Iterator[Any]:
+    with clusters.mpi_pool(2) as pool:
+        yield pool
+
+
 def losses(all_ended: Iterable[Ended]) -> dict[int, float | None]:
     """By the index of the job."""
-    return {each.task.job.index: each.attempt and each.attempt.outcome.loss for each in all_ended}
+    attempts = {each.task.job.index: each.attempt for each in all_ended}
+    return {index: each and cast(float, each.outcome.loss) for index, each in attempts.items()}
 
 
 class TestExecutor:
@@ -272,11 +325,11 @@ class TestExecutor:
         executor.submit([bench.task()])
         assert losses(executor.wait(LONG)) == {2: 2.0}
 
-    @over("process pool")
+    @over(*POOLS)
     def test_a_pool_that_breaks_ends_the_run(self, bench: Bench) -> None:
         executor = bench.open()
         executor.submit([bench.task("die")])
-        with pytest.raises(DeepbandError, match="accepts no more tasks: BrokenProcessPool"):
+        with pytest.raises(DeepbandError, match=r"accepts no more tasks: (Broken|Terminated)"):
             executor.wait(LONG)
 
     @over(*KINDS)
@@ -292,6 +345,7 @@ class TestExecutor:
         """The task ends after `close` has returned, unless its worker was killed."""
         executor = bench.open()
         executor.submit([bench.task("hold")])
+        assert list(executor.wait(0.0)) == []  # some executors start tasks here
         wait_until(bench.gate.with_suffix(".begun").exists)
         executor.close()
         assert bench.outbox.running() == []

@@ -815,10 +815,20 @@ def test_an_executor_that_does_not_tell_its_size() -> None:
     assert study.done
 
 
-@pytest.mark.parametrize("given", ["slurm", "dask", 4, "ray:/1"])
+@pytest.mark.parametrize("given", ["pbs", "Slurm", "dask", 4, "ray:/1"])
 def test_no_executor(given: Any) -> None:
     with pytest.raises(InputError, match=r"give 'dask://host:port'"):
         open_study().optimize(loss, executor=given)
+
+
+def test_slurm_needs_a_study_in_a_file() -> None:
+    with pytest.raises(InputError, match="executor is 'slurm', but the study is in memory"):
+        open_study().optimize(loss, executor="slurm", resources={"timeout_min": 1})
+
+
+def test_only_slurm_takes_texts_as_resources() -> None:
+    with pytest.raises(InputError, match="the amount of the resource 'partition' is 'gpu'"):
+        open_study().optimize(loss, executor="ray", resources={"partition": "gpu"})
 
 
 def test_resources_without_a_cluster() -> None:

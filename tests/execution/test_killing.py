@@ -58,6 +58,7 @@ def rounds(
     [
         ("plain-in-process", 3),
         ("plain", 2),
+        ("constraints-in-process", 2),
         pytest.param("plain", 20, marks=pytest.mark.heavy),
         *(pytest.param(name, 8, marks=pytest.mark.heavy) for name in MODES),
     ],

@@ -1,9 +1,10 @@
-"""Writes a study file in the format of the deepband that runs this, and what it holds.
+"""Writes study files in the format of the deepband that runs this, and what they hold.
 
     python tests/formats/make.py
 
 Run it before the number of the format changes, and keep what it made: `test_storage.py` opens and
-continues every file in this folder. `format_1` and `format_2_without_origins` were written by the
+continues every file in this folder. The files `objectives_*` have two objectives and constraints,
+which came with format 6. `format_1` and `format_2_without_origins` were written by the
 deepband of that time, which could neither enqueue configs nor import results.
 """
 
@@ -36,9 +37,46 @@ def fragile(config: dict[str, Any], budget: float, context: deepband.Context) ->
     return {"loss": context.seed / 2**32, "name": "ü"}
 
 
+def train_both(config: dict[str, Any], budget: float, context: deepband.Context) -> object:
+    """A result with two objectives, one of them sometimes infinite, and a metric with bounds."""
+    x = config["x"]
+    if x > 0.9:
+        return ValueError("too large: ü")
+    error = float("inf") if 0.4 < x < 0.5 else x / budget
+    return {"error": error, "accuracy ü": 1 - x, "memory": 10 * x, "name": "ü"}
+
+
 def main() -> None:
+    make_single()
+    make_objectives()
+
+
+def make_objectives() -> None:
+    """A study with two objectives, constraints and rejected configs, which was deepened."""
+    place = HERE / f"objectives_{FORMAT}.sqlite"
+    with deepband.open_study(
+        place,
+        space={"x": (0.0, 1.0)},
+        max_budget=9,
+        seed=3,
+        objectives={"error": "minimize", "accuracy ü": "maximize"},
+        constraints={"memory": (None, 7.0), "error": (0.001, None)},
+    ) as study:
+        study.session.name_objective("train.py:train_both")
+        result = {"error": 0.25, "accuracy ü": 0.5, "memory": 5}
+        study.add_evaluation({"x": 0.5}, 1, result, "a paper")
+        for _ in range(2):
+            study.optimize(train_both, precheck=lambda config, budget: config["x"] > 0.1)
+            if len(study.runs) == 1:
+                study.deepen("preserving")
+        lines = list(jsonl(study.session.state))
+        rmtree(study.session.files)
+    place.with_suffix(".jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+
+def make_single() -> None:
     """A study that was deepened and widened with another space, with configs and results from
-    elsewhere, equal configs, confirmations and a job left open."""
+    elsewhere, equal configs, confirmations and two leased jobs."""
     place = HERE / f"format_{FORMAT}.sqlite"
     space = {"x": (0.0, 1.0), "kind": ["a", None, 3]}
     settings: dict[str, Any] = {
@@ -59,6 +97,7 @@ def main() -> None:
         study.widen(space=new, added={"extra": 1})
         study.optimize(train, max_cost=8)
         study.confirm(fragile, top=2, seeds=3)
+        study.ask_all(limit=2, lease=0.001, detached=True)
         lines = list(jsonl(study.session.state))
         rmtree(study.session.files)
     place.with_suffix(".jsonl").write_text("".join(f"{line}\n" for line in lines))

@@ -354,7 +354,7 @@ def evaluated(study: Study) -> Counter[str]:
     """Every evaluation by its config, rung and loss, regardless of its place."""
     told = [(each.config, each.rung, each.loss) for each in study.evaluations]
     ahead = study.session.state.ahead.results.values()
-    told += [(study.session.state.configs[t.bracket][t.index], t.rung, t.loss) for t in ahead]
+    told += [(study.session.state.configs[t.bracket][t.index], t.rung, t.number) for t in ahead]
     return Counter(map(repr, told))
 
 
@@ -623,7 +623,7 @@ def test_parameters_that_not_all_trials_have() -> None:
 
 def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
     several = optuna.create_study(directions=["minimize", "maximize"])
-    with pytest.raises(InputError, match="has 2 objectives"):
+    with pytest.raises(InputError, match="has several objectives and no complete trial"):
         import_study(several, max_budget=9)
     with pytest.raises(InputError, match="give max_budget"):
         import_study(added({1: 0.5}))

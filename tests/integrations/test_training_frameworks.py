@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 import deepband
 from deepband import InputError
-from deepband.integrations.training_result import training_result
+from deepband.integrations.training_result import read_monitor, training_result
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,25 @@ def test_metrics_that_are_not_numbers_are_left_out() -> None:
     assert training_result(metrics, "eval_loss") == {"loss": 0.5, "eval_loss": 0.5}
     with pytest.raises(InputError, match="monitor is 'eval_label', but its value is '7'"):
         training_result(metrics, "eval_label")
+
+
+def test_several_metrics_as_a_result() -> None:
+    logged = {"val_loss": math.inf, "loss": 9, "acc": 1, "size": 3, "label": "7"}
+    found = training_result(logged, ("val_loss", "acc"))
+    assert found == {"val_loss": math.inf, "acc": 1.0, "size": 3.0}
+    assert read_monitor(["a", "b"]) == ("a", "b")
+    with pytest.raises(InputError, match="monitor is 'f1', but training logged acc, label"):
+        training_result(logged, ("val_loss", "f1"))
+    with pytest.raises(InputError, match="monitor is 'label', but its value is '7'"):
+        training_result(logged, ("val_loss", "label"))
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", None, 3, [], ["a"], ["a", "a"], ["a", 3], ["a", "loss"], {"a": 1, "b": 2}]
+)
+def test_what_cannot_be_monitored(wrong: Any) -> None:
+    with pytest.raises(InputError, match=r"monitor is .*: give the name of a metric or"):
+        read_monitor(wrong)
 
 
 class Folders:
@@ -98,7 +118,8 @@ def lightning_objective(workers: int = 0, **given: Any) -> Any:
 
         def validation_step(self, batch: Any) -> None:
             loss = self.training_step(batch)
-            self.log_dict({"val_loss": loss, "val_score": -loss})
+            size = torch.tensor(self.lr, dtype=torch.float64)
+            self.log_dict({"val_loss": loss, "val_score": -loss, "val_size": size})
 
         def configure_optimizers(self) -> Any:
             return torch.optim.Adam(self.parameters(), lr=self.lr)
@@ -192,12 +213,33 @@ class TestLightning:
         with pytest.raises(InputError, match=message):
             lightning_objective(**given)
 
+    def test_several_objectives(self, tmp_path: Path) -> None:
+        train = lightning_objective(monitor=["val_loss", "val_size"])
+        with deepband.open_study(
+            tmp_path / "a.study",
+            space={"lr": (1e-3, 1e-1, "log")},
+            max_budget=3,
+            objectives={"val_loss": "minimize", "val_size": "minimize"},
+            constraints={"val_score": (-100.0, None)},
+        ) as study:
+            study.optimize(train)
+            assert not [each.error for each in study.evaluations if each.error]
+            for each in study.evaluations:
+                assert each.objectives["val_size"] == pytest.approx(each.config["lr"])
+                assert each.metrics["val_score"] == -each.objectives["val_loss"]
+                assert each.curve[-1] == (each.budget, each.objectives["val_loss"])
+            assert study.front()
+        with pytest.raises(InputError, match="list of different names"):
+            lightning_objective(monitor=["val_loss"])
+
     def test_a_metric_that_is_not_logged(self, folders: Folders) -> None:
-        with pytest.raises(InputError, match="training logged val_loss, val_score"):
+        with pytest.raises(InputError, match="training logged val_loss, val_score, val_size"):
             lightning_objective(monitor="accuracy")(CONFIG, 1, folders.context())
 
 
-def trainer_objective(lasting: bool = True, changed: Any = None, **given: Any) -> Any:
+def trainer_objective(
+    lasting: bool = True, changed: Any = None, measure: Any = None, **given: Any
+) -> Any:
     """A small network on numbers, with dropout, as Hugging Face trains it."""
     import torch
     from transformers import Trainer, TrainingArguments
@@ -227,7 +269,8 @@ def trainer_objective(lasting: bool = True, changed: Any = None, **given: Any) -
             use_cpu=True,
             **{**arguments, **(changed or {})},
         )
-        return Trainer(Net(), settings, train_dataset=rows, eval_dataset=rows)
+        data = {"train_dataset": rows, "eval_dataset": rows}
+        return Trainer(Net(), settings, compute_metrics=measure, **data)
 
     return TrainerObjective(build, **given)
 
@@ -265,6 +308,24 @@ class TestHuggingFace:
         again = folders.context(partial=cut.path)
         assert train(CONFIG, 12, again) == train(CONFIG, 12, whole)
         assert not (again.path / "checkpoint-4").exists()
+
+    def test_several_objectives(self) -> None:
+        train = trainer_objective(
+            measure=lambda found: {"spread": float(found.predictions.std())},
+            monitor=["eval_loss", "eval_spread"],
+        )
+        study = deepband.open_study(
+            space={"lr": (1e-3, 1e-1, "log")},
+            max_budget=3,
+            objectives={"eval_loss": "minimize", "eval_spread": "maximize"},
+        )
+        study.optimize(train)
+        assert not [each.error for each in study.evaluations if each.error]
+        for each in study.evaluations:
+            assert each.curve[-1] == (each.budget, each.objectives["eval_loss"])
+        assert study.front()
+        with pytest.raises(InputError, match="list of different names"):
+            trainer_objective(monitor=["eval_loss", "loss"])
 
     def test_a_study_with_workers(self, tmp_path: Path) -> None:
         space = {"lr": (1e-3, 1e-1, "log")}

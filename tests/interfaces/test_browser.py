@@ -19,6 +19,7 @@ from deepband.core.extension import options
 from deepband.interfaces.report.html_report import write_report
 from driving import extended, finish, noisy, wait_until
 from serving import serving
+from trade_off import TWO, evaluate, finished
 
 if TYPE_CHECKING:  # loading it takes half a second, in every test process
     from selenium import webdriver
@@ -488,3 +489,35 @@ def test_a_lost_server_is_reported(browser: Browser, tmp_path: Path) -> None:
         assert not browser.find("#trouble").is_displayed()
     wait_until(lambda: browser.find("#trouble").is_displayed())
     assert "does not answer" in browser.find("#trouble").text
+
+
+@pytest.mark.parametrize(("size", "scheme"), LOOKS)
+def test_several_objectives_have_a_front(
+    browser: Browser, tmp_path: Path, size: tuple[int, int], scheme: str
+) -> None:
+    place = tmp_path / "a.study"
+    study = finished(TWO, {"memory_mb": (None, 500)}, place)
+    study.deepen("preserving")
+    finish(study, evaluate)
+    front = study.front()
+    study.close()
+    browser.look(size, scheme)
+    with serving(place) as server:
+        browser.open(server.url)
+        wait_until(lambda: browser.texts("#best-title") == ["Front on any budget"])
+        wait_until(lambda: len(table(browser, "#evaluations")) > 0)
+        assert [row[:2] for row in table(browser, "#best table")] == [
+            [f"{value:.6g}" for value in each.objectives.values()] for each in front
+        ]
+        assert browser.texts("#incumbent-title") == ["Hypervolume"]
+        assert len(browser.all("#front .dot.front1")) == len(front)
+        assert len(browser.all("#front .series")) == 2
+        heads = [text.split()[0] for text in browser.texts("#evaluations thead th")]
+        assert heads[5:9] == ["outcome", "seconds", "error", "speed"]
+        assert "failed" not in {row[5] for row in table(browser, "#evaluations")}
+        browser.choose("infeasible", "#filter [name=outcome]")
+        wait_until(lambda: {row[5] for row in table(browser, "#evaluations")} == {"infeasible"})
+        browser.check_quiet()
+        browser.click("#best table a")
+        wait_until(lambda: browser.texts("#verdicts li"))
+        browser.check_quiet()

@@ -21,7 +21,8 @@ import deepband
 import make_commands
 import preloaded
 from deepband.interfaces.cli import demo, main
-from deepband.interfaces.cli.group import RESOURCES, merge_resources
+from deepband.interfaces.cli.criteria_options import merge_pairs
+from deepband.interfaces.cli.group import RESOURCES
 from terminals import Terminal
 
 HOSTILE = "\x1b[31mred\x1b[0m[bold]\u202e=cmd()\r"
@@ -385,7 +386,7 @@ def test_a_sampler_by_its_name(folder: Path) -> None:
 
 
 @click.command()
-@click.option("--resources", type=RESOURCES, multiple=True, callback=merge_resources)
+@click.option("--resources", type=RESOURCES, multiple=True, callback=merge_pairs)
 def shows_resources(resources: dict[str, float] | None) -> None:
     click.echo(json.dumps(resources))
 
@@ -397,6 +398,8 @@ def shows_resources(resources: dict[str, float] | None) -> None:
         (["num_gpus=1"], {"num_gpus": 1}),
         (["num_gpus=1,num_cpus=0.5"], {"num_gpus": 1, "num_cpus": 0.5}),
         (["num_gpus=1", "a b = 2"], {"num_gpus": 1, "a b": 2}),
+        (["partition=gpu,timeout_min=60"], {"partition": "gpu", "timeout_min": 60}),
+        (["slurm_gres=gpu:1", "mem=8"], {"slurm_gres": "gpu:1", "mem": 8}),
     ],
 )
 def test_resources_are_repeated_or_separated_by_commas(
@@ -431,7 +434,7 @@ def test_resources_that_cannot_be_read_are_refused(given: list[str], why: str) -
 
 def test_resources_need_a_cluster(folder: Path) -> None:
     run = ["run", "a.study", "train.py:objective", "--max-budget", 3, "--resources", "num_gpus=1"]
-    assert "`--resources` only apply to Ray and Dask" in call(folder, *run, code=2)
+    assert "`--resources` only apply to Ray, Dask and Slurm" in call(folder, *run, code=2)
     assert deepband.open_study(folder / "a.study").evaluations == []
 
 

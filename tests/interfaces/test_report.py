@@ -18,6 +18,7 @@ from deepband.analysis.quote import quote_table
 from deepband.analysis.text import shortened
 from deepband.interfaces.cli import main
 from deepband.interfaces.report.html_report import make_report, write_report
+from deepband.plots import KINDS
 from driving import extended, finish, noisy, open_study
 
 
@@ -51,7 +52,7 @@ def test_a_report_contains_everything() -> None:
     for run in study.runs:
         assert f"{float(run.cost):,.10g}" in outline.text
     images = [attributes for tag, attributes in outline.tags if tag == "img"]
-    assert len(images) == 6
+    assert len(images) == len(KINDS)
     assert all(attributes["alt"] for attributes in images)
     assert "9/9" in outline.text
     assert "failed on purpose" in outline.text

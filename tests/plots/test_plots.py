@@ -18,7 +18,7 @@ import deepband
 import hostile
 import preloaded
 from deepband import Study, UnknownNameError
-from deepband.analysis import chart_data
+from deepband.analysis import chart_data, prediction
 from deepband.analysis.cells import occupied_cells
 from deepband.interfaces.cli import main
 from deepband.plots import KINDS, OF_METRICS
@@ -57,9 +57,9 @@ def test_every_plot_has_a_title_and_says_what_its_axes_are() -> None:
         ax.figure.canvas.draw()
         if kind not in ("brackets", "parallel"):  # whose ticks are words
             assert ax.get_xlabel()
-        if kind in ("curves", "incumbent", "stability"):
+        if kind in ("curves", "incumbent", "stability", "predictions"):
             assert ax.get_ylabel()
-        if kind in ("brackets", "curves", "incumbent"):
+        if kind in ("brackets", "curves", "incumbent", "predictions"):
             assert ax.get_legend()
 
 
@@ -151,6 +151,21 @@ def test_the_command_draws_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (tmp_path / "incumbent.png").exists()
 
 
+def test_bands_are_those_of_predictions() -> None:
+    study = deepened(failures=0, maximize=True)
+    ax = study.plot.predictions(most=3)
+    rows = prediction.bands(study.session.state, 3)
+    medians = [data(line) for line in ax.lines if line.get_linestyle() == "--"]
+    assert [row.predicted[-1].budget for row in rows] == [243, 243, 243]
+    assert [y[-1] for _, y in medians] == [row.predicted[-1].value for row in rows]
+    for row in rows:
+        for each in row.predicted:
+            assert each == study.predict(each.bracket, each.index, each.budget)
+            assert each.interval() == study.predict(row.bracket, row.index, 243).interval()
+    assert "value" in ax.get_ylabel()
+    assert len(ax.collections) == 2 * len(rows)
+
+
 def test_curves_say_when_they_are_not_all() -> None:
     study = deepened()
     assert study.plot.curves().get_title() == "Losses from rung to rung"
@@ -166,7 +181,7 @@ def test_the_star_is_the_best_of_the_study() -> None:
 
 def test_a_plot_on_given_axes_makes_no_figure() -> None:
     study = deepened()
-    figure, axes = pyplot.subplots(3, 2)
+    figure, axes = pyplot.subplots(len(KINDS), 1)
     for kind, ax in zip(KINDS, axes.flat, strict=True):
         assert getattr(study.plot, kind)(ax=ax) is ax
     assert pyplot.get_fignums() == [figure.number]

@@ -240,8 +240,9 @@ def run_code_of(path: Path) -> None:
     collect_silently()
 
 
-ELSEWHERE = {"clusters.md", "trackers.md", "recipes.md", "gpus.md", "batches.md"}
-"""Pages whose code `test_clusters.py`, `test_trackers.py` and `test_examples.py` run."""
+ELSEWHERE = {"clusters.md", "slurm.md", "trackers.md", "recipes.md", "gpus.md", "batches.md"}
+"""Pages whose code `test_clusters.py`, `test_slurm.py`, `test_trackers.py` and `test_examples.py`
+run."""
 
 
 def pages_with_code() -> list[Path]:
@@ -286,6 +287,7 @@ def page_params() -> list[Any]:
 
 
 SHOWN = ["README.md", "tutorial.md", "extend.md", "confirm.md", "small-spaces.md"]
+SHOWN += ["objectives.md", "queues.md", "ranking.md", "scale.md"]
 """Pages that show all that their code prints."""
 
 

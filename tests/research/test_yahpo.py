@@ -263,6 +263,20 @@ def test_conditions_are_those_of_the_files() -> None:
         assert ("rate_drop" in config) == (config["booster"] == "dart")
 
 
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_all_outputs_of_a_model_by_name(name: str) -> None:
+    scenario = Scenario(data(), name)
+    (config,) = Uniform().draw(Space(scenario.space), (), 0, [0], 0)
+    rows, instance = scenario.encode([config]), scenario.instances[0]
+    outputs = scenario.outputs(rows, instance, [scenario.fidelity.high])
+    assert tuple(outputs) in scenario.layout.outputs.values()
+    accuracies = scenario.accuracies(rows, instance, [scenario.fidelity.high])
+    assert scenario.accuracy_of(outputs).tolist() == accuracies.tolist()
+    for width, accuracy in scenario.layout.accuracy.items():
+        named = scenario.layout.outputs[width][accuracy.column]
+        assert named in {"val_accuracy", "acc", "mmce"}
+
+
 def test_budgets_reach_the_surrogate_floored_and_clipped() -> None:
     epochs = Scenario(data(), "lcbench").problem("3945")
     assert epochs(LCBENCH, 16.9) == epochs(LCBENCH, 16)

@@ -47,7 +47,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
             study.tell_all([(job, result(job)) for job in jobs])
             versions.append(place.read_bytes())
         study.deepen("preserving")
-        study.tell_all([(job, result(job)) for job in study.ask_all()[::2]])
+        jobs = study.ask_all()
+        study.tell_all([(job, result(job)) for job in jobs[::2]])
+        for job in jobs[1::2]:
+            study.release(job)
+        study.ask_all(limit=20, lease=3600)
         study.confirm(confirmation, top=3, seeds=40)
         held = held_by(study)
     return Whole([*versions[-2:], place.read_bytes()], held)
@@ -63,7 +67,12 @@ def confirmation(config: object, budget: float, context: deepband.Context) -> ob
 
 
 def held_by(study: Study) -> list[str]:
-    return [*jsonl(study.session.state), *confirmed(study)]
+    return [*jsonl(study.session.state), *confirmed(study), *leased(study)]
+
+
+def leased(study: Study) -> list[str]:
+    found = study.session.state.leases
+    return sorted(f"{key}: {lease[1:]}" for key, by in found.items() for lease in by.values())
 
 
 def confirmed(study: Study) -> list[str]:
@@ -185,7 +194,7 @@ def check_whole(whole: Whole, place: Path, job: deepband.Job) -> None:
             for e, line in zip(study.evaluations, jsonl(study.session.state), strict=True)
         }
         assert lines.pop(job.key)
-        assert [*lines.values(), *confirmed(study)] == whole.held
+        assert [*lines.values(), *confirmed(study), *leased(study)] == whole.held
 
 
 def try_all(whole: Whole, damage: Damage, place: Path, seeds: range) -> dict[str, int]:

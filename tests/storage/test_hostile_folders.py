@@ -352,9 +352,10 @@ def test_a_process_is_ended_only_if_it_holds_the_job(tmp_path: Path) -> None:
         assert note["pid"] == holder.pid
         path.write_text(json.dumps({**note, "pid": innocent.pid, "deadline": 0}))
         orphans = Orphans(outbox)
+        found = orphans.find()
         assert orphans.keys == [(0, 0, 0)]
         assert orphans.ended() == []  # it is late
-        orphans.give_up()
+        orphans.give_up(found)
         assert innocent.poll() is None
         assert holder.poll() is None
         holder.communicate()  # closes its standard input
@@ -368,7 +369,8 @@ def test_a_worker_that_holds_its_job_is_ended(tmp_path: Path) -> None:
     with holding_job(tmp_path) as holder:
         assert holder.stdout is not None
         child = int(holder.stdout.readline())
-        Orphans(outbox).give_up()
+        orphans = Orphans(outbox)
+        orphans.give_up(orphans.find())
         assert holder.wait(60) == -signal.SIGKILL
         wait_until(lambda: not is_running(child))  # although it has its own session
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ import pytest
 import deepband
 from deepband import InputError, Job, UnfinishedError
 from deepband.core import hyperband
-from deepband.core.facts import JobKey
+from deepband.core.facts import PRECHECK, JobKey
 from deepband.core.state import State
 from deepband.core.strategies import NAMES
+from deepband.execution.precheck import rejection
 from deepband.storage import state_of
 from deepband.storage.sqlite import SqliteStorage
 from deepband.study.observers import history
-from driving import finish, key, noisy
+from driving import Objective, finish, key, noisy
 
 SPACES: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
     ({"x": (0.0, 1.0)}, None),
@@ -27,16 +28,45 @@ SPACES: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
     ({"x": 0.5}, None),
     ({"x": (0.0, 1.0), "kind": ["a", None]}, {"kind": "a"}),
 ]
+PLAIN: dict[str, Any] = {}
+TWO: dict[str, Any] = {"objectives": {"error": "minimize", "speed": "maximize"}}
+THREE: dict[str, Any] = {"objectives": {**TWO["objectives"], "size": "minimize"}}
+BOUNDS: dict[str, Any] = {"constraints": {"memory": (None, 0.5), "gap": (-1.0, 1.0)}}
+CRITERIA = {
+    "two": TWO,
+    "three": THREE,
+    "constraints": BOUNDS,
+    "two with constraints": TWO | BOUNDS,
+    "three with constraints": THREE | BOUNDS,
+    "one with a name": {"objectives": {"score": "maximize"}},
+}
+ANY_JOB = Job(0, 0, 0, 1, {})
 MOST = 200
 """Evaluations of the largest schedule."""
+
+
+def named(objective: Objective, criteria: Mapping[str, Any]) -> Objective:
+    """An objective that returns what these criteria need by its name, if they need anything."""
+    names = [*dict(criteria.get("objectives") or {}), *dict(criteria.get("constraints") or {})]
+    first = [] if criteria.get("objectives") else ["loss"]
+
+    def result(job: Job) -> object:
+        found = objective(job)
+        if not names or not isinstance(found, float):
+            return found
+        draw = random.Random(f"{found} {key(job)}")
+        others = dict.fromkeys(first, found) | {name: draw.gauss(0, 1) for name in names}
+        return others | {"error": found} if "error" in others else others
+
+    return result
 
 
 class Player:
     """A study, the jobs that run somewhere, and what was told so far."""
 
-    def __init__(self, seed: int, path: Path) -> None:
+    def __init__(self, seed: int, path: Path, criteria: Mapping[str, Any] = PLAIN) -> None:
         self.draw = random.Random(seed)
-        self.objective = noisy(seed, failures=self.draw.choice([0.0, 0.3]))
+        self.objective = named(noisy(seed, failures=self.draw.choice([0.0, 0.3])), criteria)
         self.path = path
         self.study = deepband.open_study(
             path,
@@ -45,6 +75,7 @@ class Player:
             width=self.draw.choice([None, 2]),
             brackets=self.draw.choice([None, None, 1, 2]),
             reuse_identical=self.draw.choice([None, None, True]),
+            **criteria,
         )
         self.running: dict[JobKey, Job] = {}
         self.told: set[JobKey] = set()
@@ -73,6 +104,14 @@ class Player:
             self.study.tell(job, self.objective(job))
             self.told.add(key(self.running.pop(key(job))))
 
+    def reject(self) -> None:
+        """As a precheck does that rejects a job."""
+        if self.running:
+            job = self.running.pop(self.draw.choice(sorted(self.running)))
+            outcome = rejection(self.study.session.state.criteria)
+            self.study.session.record_outcomes([(job, outcome)], PRECHECK)
+            self.told.add(key(job))
+
     def release(self) -> None:
         if self.running:
             job = self.running.pop(self.draw.choice(sorted(self.running)))
@@ -91,13 +130,20 @@ class Player:
     def add(self) -> None:
         budget = self.draw.choice(self.study.session.state.run.budgets)
         with suppress(InputError):
-            self.told.add(self.study.add_evaluation(self._config(), budget, self.draw.random()))
+            number = self.draw.random()
+            result = named(lambda _: number, self.study.session.state.created._asdict())(ANY_JOB)
+            self.told.add(self.study.add_evaluation(self._config(), budget, result))
 
     def confirm(self) -> None:
         """Repetitions can be run at any time, once there is a finite loss."""
         if self.study.session.state.leaders:
             count = self.draw.randint(1, 3)
-            self.study.confirm(lambda *_, context: context.seed, top=count, seeds=count)
+            criteria = self.study.session.state.created._asdict()
+
+            def repeat(*_: object, context: deepband.Context) -> object:
+                return named(lambda _: float(context.seed), criteria)(ANY_JOB)
+
+            self.study.confirm(repeat, top=count, seeds=count)
 
     def _config(self) -> dict[str, Any]:
         config = {"x": 0.5}
@@ -155,6 +201,7 @@ def picture(state: State) -> tuple[Any, ...]:
         state.origins,
         {cell: found for cell, found in state.results.items() if found},
         state.leaders,
+        state.rejected,
         {job: found._replace(run=0) for job, found in state.ahead.results.items()},
         state.late.jobs,
         state.confirmations,
@@ -180,8 +227,26 @@ SEEDS = [*range(5), *(pytest.param(seed, marks=pytest.mark.heavy) for seed in ra
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_lost_or_run_twice_whatever_is_done(seed: int, tmp_path: Path) -> None:
-    player = Player(seed, tmp_path / "a.study")
-    for operation in player.draw.choices(list(OPERATIONS), list(OPERATIONS.values()), k=30):
+    play(Player(seed, tmp_path / "a.study"), OPERATIONS)
+
+
+FEW = [*range(2), *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(2, 20))]
+
+
+@pytest.mark.parametrize("seed", FEW)
+@pytest.mark.parametrize("criteria", CRITERIA)
+def test_so_it_is_with_several_objectives_and_constraints(
+    criteria: str, seed: int, tmp_path: Path
+) -> None:
+    player = Player(seed, tmp_path / "a.study", CRITERIA[criteria])
+    play(player, OPERATIONS | {Player.reject: 2})
+    front = [(each.bracket, each.index, each.rung) for each in player.study.front()]
+    again = deepband.open_study(player.path)
+    assert [(each.bracket, each.index, each.rung) for each in again.front()] == front
+
+
+def play(player: Player, operations: Mapping[Callable[[Player], None], int]) -> None:
+    for operation in player.draw.choices(list(operations), list(operations.values()), k=30):
         operation(player)
         if player.draw.random() < 0.3:
             player.check()

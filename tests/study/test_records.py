@@ -24,6 +24,7 @@ from deepband.analysis import gains, prospects, rank_agreement
 from deepband.core import facts
 from deepband.core.facts import Confirmed
 from deepband.errors import FactError, TornError
+from deepband.execution.executors.slurm import SubmissionError
 from deepband.execution.progress import RunningEvaluation
 from deepband.integrations.sklearn.cv_results import NoSuchRowError, NotAnIndexError
 from driving import fail, finish, noisy, open_study
@@ -40,6 +41,7 @@ ERRORS: list[Exception] = [
     deepband.JobError(0, 1, 2, "another study handed it out."),
     deepband.UnfinishedError("deepen", 3),
     deepband.NoResultError(3, 1),
+    deepband.SeveralObjectivesError(["error", "size"], "there is no best evaluation", "Use front."),
     deepband.ObjectiveError(["ValueError: first", "ValueError: second", "third"]),
     deepband.BatchError(["the objective returned 2 results for a batch of 3"]),
     deepband.ClosedError(),
@@ -52,8 +54,10 @@ ERRORS: list[Exception] = [
     deepband.BatchWarning("1 call of the objective did not return"),
     deepband.UnseededWarning("the objective takes no context"),
     deepband.DeviceWarning("no GPU was found"),
+    deepband.QueueWarning("squeue does not answer"),
     deepband.IdleWorkersWarning("the sampler samples for 1 of 3 workers at a time"),
     deepband.WaitingWarning("it waits"),
+    SubmissionError("Slurm refused the jobs"),
     NotAnIndexError("refit returned 1.7"),
     NoSuchRowError("refit returned -1"),
     deepband.ObserverWarning("it failed"),
@@ -200,6 +204,7 @@ def records() -> list[object]:
         made.advice(),
         made.explain(0, 0)[0],
         made.failures()[0],
+        made.predict(0, 0, 81),
         *confirmed(),
         *progress(),
         deepband.Context(1, Path("here"), Path("there"), 3, 1, reported=[(1.0, 0.5)]),
@@ -235,6 +240,7 @@ def all_facts(made: deepband.Study) -> list[facts.Fact]:
         facts.JobsReopened(((0, 1, 0),)),
         facts.JobsStarted(((0, 1, 0),)),
         facts.JobReleased((0, 1, 0)),
+        facts.JobsLeased(((0, 1, 0),), "3fa9c1d2", facts.Owner("here", 1, "2"), 3.0),
     ]
 
 
@@ -270,6 +276,7 @@ NAMES = {
     "PurePath": PurePath,
     "Agreement": rank_agreement.Agreement,
     "Gain": gains.Gain,
+    "Owner": facts.Owner,
     "Prospect": prospects.Prospect,
     "inf": float("inf"),
 }

@@ -1,7 +1,8 @@
-"""Clusters of Dask and Ray on this machine."""
+"""Clusters of Dask and Ray, and processes of MPI, on this machine."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,16 @@ MARKS = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 """For every test that starts a cluster."""
+
+MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_btl": "self,tcp",
+    "OMPI_MCA_btl_tcp_if_include": "lo",
+    "OMPI_MCA_oob_tcp_if_include": "lo",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+}
+"""Settings of Open MPI. The tests may run as root, and on fewer cores than there are processes."""
 
 
 @contextmanager
@@ -45,3 +56,13 @@ def ray_connection(workers: int) -> Iterator[None]:
     )
     yield
     ray.shutdown()
+
+
+@contextmanager
+def mpi_pool(workers: int) -> Iterator[Any]:
+    """A pool of processes that MPI starts, and that talk over the loopback interface."""
+    os.environ.update(MPI)
+    from mpi4py.futures import MPIPoolExecutor
+
+    with MPIPoolExecutor(workers) as pool:
+        yield pool

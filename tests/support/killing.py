@@ -58,6 +58,8 @@ class Mode:
     """Whether every second config of a batch is finished before the batch ends."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Other arguments of `optimize`."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Other arguments of `open_study`."""
 
     @property
     def in_process(self) -> bool:
@@ -105,6 +107,16 @@ NEW_SPACE: tuple[Step, ...] = (
 )
 AUTOMATIC = {**TRUSTED, "max_cost": 3000, "max_budget_limit": 81}
 
+
+def affordable(config: Mapping[str, Any], budget: float) -> bool:
+    """A precheck: some configs are rejected, and others only with a large budget."""
+    return bool(config["x"] < 0.95 and not (config["x"] > 0.85 and budget > 3))
+
+
+TWO = {"objectives": {"loss_a": "minimize", "score": "maximize"}}
+THREE = {"objectives": {**TWO["objectives"], "size": "minimize"}}
+BOUNDED = {**TWO, "constraints": {"memory": (None, 0.7)}}
+
 MODES = {
     "plain": Mode(FILLED, 27),
     "plain-in-process": Mode(FILLED, 27, workers=1),
@@ -142,6 +154,18 @@ MODES = {
     "printing": Mode(saves=False, prints=20_000, options=TRUSTED),
     "batches": Mode(options={**TRUSTED, "batch": True}),
     "batches-finishing": Mode(workers=3, finishes=True, options={**TRUSTED, "batch": 5}),
+    "two-objectives": Mode(FILLED, 27, options=TRUSTED, settings=TWO),
+    "three-objectives": Mode(WIDER, workers=3, options=TRUSTED, settings=THREE),
+    "constraints": Mode(options={**TRUSTED, "precheck": affordable}, settings=BOUNDED),
+    "constraints-in-process": Mode(
+        workers=1, options={**TRUSTED, "precheck": affordable}, settings=BOUNDED
+    ),
+    "constraints-in-batches": Mode(
+        options={**TRUSTED, "precheck": affordable, "batch": 4}, settings=BOUNDED
+    ),
+    "constraint-of-one": Mode(options=TRUSTED, settings={"constraints": {"memory": (0.2, 0.7)}}),
+    "objectives-automatic": Mode((), options=AUTOMATIC, settings=TWO),
+    "objectives-service": Mode(service=True, settings=THREE),
     "batches-in-process": Mode(workers=1, finishes=True, options={**TRUSTED, "batch": 4}),
 }
 
@@ -196,14 +220,14 @@ def main(path: str, ledger: str, name: str, pace: float) -> None:
 
 def open_study(path: str | os.PathLike[str], mode: Mode) -> Study:
     settings: dict[str, Any] = {"max_budget": mode.max_budget, "sampler": mode.sampler}
-    settings = {} if Path(path).exists() else SETTINGS | settings
+    settings = {} if Path(path).exists() else SETTINGS | settings | dict(mode.settings)
     return deepband.open_study(path, **settings, keep=mode.keep)
 
 
 def evaluate(study: Study, mode: Mode, ledger: Ledger, pace: float) -> None:
     """Run the current run to its end."""
     if mode.service:
-        serve(study, ledger, pace)
+        serve(study, mode, ledger, pace)
         return
     options = {"workers": mode.workers, "retries": 10**6, **mode.options}
     train = (batch_objective if mode.in_batches else objective)(mode, ledger, pace)
@@ -215,10 +239,10 @@ def evaluate(study: Study, mode: Mode, ledger: Ledger, pace: float) -> None:
     study.optimize(train, ahead=ahead, **options)
 
 
-def serve(study: Study, ledger: Ledger, pace: float) -> None:
+def serve(study: Study, mode: Mode, ledger: Ledger, pace: float) -> None:
     while jobs := study.ask_all():
         for batch in batches(jobs):
-            study.tell_all([(job, answer(job, ledger, pace)) for job in batch])
+            study.tell_all([(job, answer(job, mode, ledger, pace)) for job in batch])
 
 
 def batches(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
@@ -226,12 +250,12 @@ def batches(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
         yield jobs[start : start + BATCH]
 
 
-def answer(job: Job, ledger: Ledger, pace: float) -> object:
+def answer(job: Job, mode: Mode, ledger: Ledger, pace: float) -> object:
     name = "/".join(map(str, job.key))
     ledger.note("began", name)
     result = outcome(job.config, job.budget, random.Random(name), pace)
     ledger.note("ran", name)
-    return result
+    return named(result, job.config, mode)
 
 
 def objective(mode: Mode, ledger: Ledger, pace: float) -> Objective:
@@ -281,7 +305,7 @@ def training(mode: Mode, ledger: Ledger, pace: float) -> Training:
         if mode.saves:
             (context.path / "state").write_text(str(budget))
         print("x" * mode.prints, end="")
-        return job, result
+        return job, named(result, config, mode)
 
     return trained
 
@@ -292,6 +316,15 @@ def outcome(config: dict[str, Any], budget: float, draw: random.Random, pace: fl
     if config["x"] < 0.1:
         return ValueError("too small")
     return config["x"] + draw.random() / 2 + 10 / budget
+
+
+def named(result: object, config: Mapping[str, Any], mode: Mode) -> object:
+    """A loss with the other results that a study needs by their names."""
+    if not mode.settings or not isinstance(result, float):
+        return result
+    x = config["x"]
+    more = {"score": x - result / 100, "size": abs(x - 0.5), "memory": x}
+    return {"loss_a" if "objectives" in mode.settings else "loss": result, **more}
 
 
 def idle() -> worker_process.WorkerProcess:

@@ -29,6 +29,7 @@ def turn_into_format_1(place: Path) -> None:
     with closing(sqlite3.connect(place)) as connection:
         connection.executescript(
             "DROP TABLE confirmations;"
+            "DROP TABLE leases;"
             "ALTER TABLE studies DROP COLUMN reuse_identical;"
             "DROP INDEX evaluations_by_commit;"
             "ALTER TABLE evaluations DROP COLUMN commits;"

@@ -1,28 +1,32 @@
 """Deeper, wider, or done: which next step is likely to pay most, from a finished run alone.
 
 Deepening and widening are judged one by one (`prospects`). If both pay, the advice is the one that
-is expected to gain more for the same cost; if neither does, the advice is to stop.
+is expected to gain more for the same cost; if neither does, the advice is to stop. With several
+objectives, hypervolumes take the place of losses (`front_volumes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from deepband.analysis import gains, plateau, prospects
 from deepband.analysis.durations import WORTH_SHOWING
-from deepband.analysis.evidence import Evidence, look
+from deepband.analysis.evidence import Evidence, look, look_at_fronts
+from deepband.analysis.front_volumes import front_volumes
 from deepband.analysis.gains import Gain, Losses
+from deepband.analysis.hypervolume import default_reference
 from deepband.analysis.prices import quote
 from deepband.analysis.prospects import Prospect
 from deepband.analysis.quote import Quote
 from deepband.analysis.rank_agreement import Agreement, agreement
 from deepband.analysis.text import about, html_table
+from deepband.core.evaluations import best_first
 from deepband.core.extension import options
+from deepband.core.rank_order import Place
 from deepband.core.schedule import as_number
 from deepband.core.state import State
-from deepband.core.strategies import Place
 from deepband.errors import counted
 
 Step: TypeAlias = Literal["deepen", "widen", "stop"]
@@ -34,6 +38,10 @@ class Advice:
 
     Gains, the spread and the noise are differences of losses. A positive gain is an improvement,
     also if the study maximizes. What cannot be estimated from a small run is None.
+
+    With several objectives, they are differences of hypervolumes: `gain` and `gains` compare
+    fronts, and all else compares configs by the hypervolume that each has alone. The reported
+    curves and the best config are then None.
     """
 
     step: Step
@@ -52,9 +60,11 @@ class Advice:
     """How much it gained on its last rung; None if it has been on one rung only."""
     judged: Place | None
     """The config that decides, as (bracket, index): the best of those promoted to the top rung.
-    None if one that started there is better by more than the noise and a tenth of the spread."""
+    None if one that started there is better by more than the noise and a tenth of the spread. With
+    several objectives, the one with the largest hypervolume of those promoted."""
     gain: float | None
-    """How much that config gained on the top rung."""
+    """How much that config gained on the top rung; with several objectives, how much the front of
+    those promoted gained."""
     spread: float | None
     """From the best loss on the top rung to the median on the rung below."""
     noise: float
@@ -75,6 +85,9 @@ class Advice:
     """What each way to continue would cost."""
     workers: int = 1
     """The number of workers that times are given for."""
+    reference: Mapping[str, float] | None = None
+    """With several objectives, the reference of hypervolumes, in the user's direction: the worst
+    value of each among the feasible, finite results of the first run."""
 
     def __str__(self) -> str:
         lines = self.lines()
@@ -118,12 +131,16 @@ class Advice:
         yield "noise", f"{self.noise:.4g} ({pairs})"
 
     def _gains(self) -> Iterator[tuple[str, str]]:
+        if self.reference is not None:
+            values = ", ".join(f"{name} {value:.6g}" for name, value in self.reference.items())
+            yield "reference", f"{values}: gains are hypervolumes"
+        what = "best" if self.reference is None else "front"
         for each in self.gains:
             budgets = " to ".join(f"{budget:.6g}" for budget in each.budgets)
             best, promoted = _signed(each.incumbent), _signed(each.promoted)
-            yield budgets, f"best {best}, {each.configs} on both {promoted} (median)"
+            yield budgets, f"{what} {best}, {each.configs} on both {promoted} (median)"
         if self.spread is not None:
-            yield "spread", f"{self.spread:.4g} from the best to the median of the rung below"
+            yield "spread", f"{self.spread:.4g} from the {what} to the median of the rung below"
         if self.best_budget is not None:
             last = "" if self.best_gain is None else f", {_signed(self.best_gain)} on its last rung"
             yield "best of all", f"stopped at {self.best_budget:.6g}{last}"
@@ -159,12 +176,15 @@ def _target(quoted: Quote) -> str:
 
 def advise(state: State) -> Advice:
     """The advice for a state whose current run is done."""
-    rungs = gains.losses_by_rung(state)
-    found, change = look(rungs), plateau.last_change(state)
+    several = state.criteria.several
+    volumes = front_volumes(state) if several else None
+    rungs = gains.losses_by_rung(state) if volumes is None else volumes.losses()
+    found = look(rungs) if volumes is None else look_at_fronts(rungs, volumes)
+    change = None if several else plateau.last_change(state)
     deeper, wider = _prospects(state, found, change)
     same = prospects.gain_of_cost(state, found, deeper, wider)
     step, reason = choose(deeper, wider, same)
-    best_budget, best_gain = _best_of_all(rungs, state.run.budgets)
+    best_budget, best_gain = _best_of_all([] if several else rungs, state.run.budgets)
     return Advice(
         step=step,
         reason=reason,
@@ -181,10 +201,11 @@ def advise(state: State) -> Advice:
         noise=found.noise,
         crossings=found.crossings,
         last_change=change,
-        agreement=_agreement(rungs, state.run.budgets),
+        agreement=_agreement(state, rungs),
         exchanges=found.exchanges,
-        gains=gains.gains(rungs, state.run.budgets),
+        gains=gains.gains(rungs, state.run.budgets, volumes),
         quotes=tuple(quote(state, *option) for option in options(state)),
+        reference=default_reference(state) if several else None,
     )
 
 
@@ -204,10 +225,11 @@ def choose(deeper: Prospect, wider: Prospect, same_cost: float | None) -> tuple[
 def _prospects(state: State, found: Evidence, change: float | None) -> tuple[Prospect, Prospect]:
     """Both prospects. Neither pays if most evaluations on the top rung failed."""
     top = state.schedule.top
-    losses = [loss for of in state.schedule.brackets for loss in state.losses(of, top).values()]
+    cells = [state.results[of, top] for of in state.schedule.brackets]
+    losses = [result.loss for cell in cells for result in cell.values()]
     budget = f"{state.run.budgets[top]:.10g}"
     if not found.high:
-        failed = Prospect(False, "no config has a finite result on the top rung")
+        failed = Prospect(False, _nothing_counts(state))
     elif 2 * losses.count(None) > len(losses):
         failed = Prospect(False, f"most evaluations with budget {budget} failed: fix that first")
     else:
@@ -215,13 +237,34 @@ def _prospects(state: State, found: Evidence, change: float | None) -> tuple[Pro
     return failed, failed
 
 
-def _agreement(rungs: Sequence[Losses], budgets: Sequence[int | float]) -> Agreement | None:
-    """The agreement of the two top rungs, by finite losses."""
+def _nothing_counts(state: State) -> str:
+    """Why no result on the top rung counts."""
+    if state.criteria.several and default_reference(state) is None:
+        return "no result of the first run is feasible and finite, so there is no reference"
+    if state.criteria.constraints or state.rejected:
+        return "no config has a feasible, finite result on the top rung"
+    return "no config has a finite result on the top rung"
+
+
+def _agreement(state: State, rungs: Sequence[Losses]) -> Agreement | None:
+    """The agreement of the two top rungs, by finite losses or, with several objectives, by the
+    order in which configs would be promoted."""
     if len(rungs) < 2:
         return None
+    both = [place for place in rungs[-1] if place in rungs[-2]]
+    top, budgets = len(rungs) - 1, state.run.budgets
     low, high = rungs[-2:]
-    pairs = [(low[place], loss) for place, loss in high.items() if place in low]
-    return agreement(len(rungs) - 2, (budgets[-2], budgets[-1]), pairs)
+    if state.criteria.several:
+        low, high = (_positions(state, rung, both) for rung in (top - 1, top))
+    pairs = [(low[place], high[place]) for place in both]
+    return agreement(top - 1, (budgets[-2], budgets[-1]), pairs)
+
+
+def _positions(state: State, rung: int, places: Sequence[Place]) -> dict[Place, float]:
+    """The positions of configs in the order of a rung."""
+    results = [state.results[bracket, rung][index] for bracket, index in places]
+    order = best_first(state, results)
+    return {(each.bracket, each.index): float(number) for number, each in enumerate(order)}
 
 
 def _best_of_all(

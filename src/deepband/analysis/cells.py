@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
+from deepband.core.rank_order import ranked
 from deepband.core.schedule import Cell
 from deepband.core.state import State
 from deepband.core.strategies import EMPTY
@@ -45,13 +46,11 @@ class Mark(NamedTuple):
     index: int  # type: ignore[assignment] # hides a method of tuples that is never called
     run: int | None
     """The run that evaluated it here; None while it has no result."""
-    loss: float | None
+    failed: bool
+    """Whether its evaluation failed."""
+    rank: int
+    """Its position in the order of all results here, from 0; 0 while it has no result."""
     promoted: bool
-
-    @property
-    def failed(self) -> bool:
-        """Whether its evaluation failed."""
-        return self.run is not None and self.loss is None
 
 
 def cells(state: State) -> tuple[CellStatus, ...]:
@@ -93,11 +92,13 @@ def marks(state: State, bracket: int, rung: int) -> list[Mark]:
     results = state.results[bracket, rung]
     promoted = _promoted(state, bracket, rung)
     arrived = state.run.arrived.get((bracket, rung), EMPTY)
+    order = ranked(results.keys(), state.scores(bracket, rung))
+    ranks = {index: rank for rank, index in enumerate(order)}
     found = []
     for index in sorted(arrived.union(results)):
         result = results.get(index)
-        run, loss = (None, None) if result is None else (result.run, result.loss)
-        found.append(Mark(index, run, loss, index in promoted))
+        run, failed = (None, False) if result is None else (result.run, result.loss is None)
+        found.append(Mark(index, run, failed, ranks.get(index, 0), index in promoted))
     return found
 
 

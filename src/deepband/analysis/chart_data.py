@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeGuard
 
 from deepband.analysis.run_names import target_of
+from deepband.core.evaluations import best_first
 from deepband.core.facts import JobFinished
 from deepband.core.schedule import as_number
 from deepband.core.state import State
@@ -75,7 +76,7 @@ def incumbent(state: State) -> Incumbent:
         for (rung, bracket), results in sorted(cells_of_runs[run.number].items()):
             price = eta**rung
             price_resumed = price - (eta ** (rung - 1) if rung > bracket else 0)
-            losses = [each.loss for each in results if each.loss is not None]
+            losses = [each.number for each in results if each.number is not None]
             if min(losses, default=math.inf) >= least:  # as in most cells
                 paid = sum(each.origin is None for each in results)
                 whole, resumed = whole + paid * price, resumed + paid * price_resumed
@@ -83,10 +84,26 @@ def incumbent(state: State) -> Incumbent:
             for each in sorted(results, key=_index):
                 if not each.imported:
                     whole, resumed = whole + price, resumed + price_resumed
-                if each.loss is not None and each.loss < least:
-                    least = each.loss
+                loss = each.number
+                if loss is not None and loss < least and state.is_feasible(each):
+                    least = loss
                     steps.append(Step(*spent(), each))
     return Incumbent(tuple(steps), tuple(extensions), *spent())
+
+
+def charged(state: State) -> Iterator[tuple[int, int, JobFinished]]:
+    """Every result, in the same order, and what was spent until then, in units of the schedule:
+    every evaluation at its full budget, and if training always continued from the rung below."""
+    eta = state.schedule.eta
+    whole = resumed = 0
+    for cells in _cells_of_runs(state):
+        for (rung, bracket), results in sorted(cells.items()):
+            price = eta**rung
+            price_resumed = price - (eta ** (rung - 1) if rung > bracket else 0)
+            for each in sorted(results, key=_index):
+                if not each.imported:
+                    whole, resumed = whole + price, resumed + price_resumed
+                yield whole, resumed, each
 
 
 def _cells_of_runs(state: State) -> list[dict[tuple[int, int], list[JobFinished]]]:
@@ -122,8 +139,7 @@ def curves(state: State, most: int = 200) -> list[CurveRow]:
         if len(found) >= most:
             break
         results = [each for each in _on_rung(state, rung) if (each.bracket, each.index) not in seen]
-        results.sort(key=lambda each: (*_by_loss(each), each.bracket, each.index))
-        for each in results[: most - len(found)]:
+        for each in best_first(state, results)[: most - len(found)]:
             seen.add((each.bracket, each.index))
             found.append(_curve(state, each.bracket, each.index, rung))
     return found
@@ -139,7 +155,7 @@ def _curve(state: State, bracket: int, index: int, highest: int) -> CurveRow:
     return CurveRow(
         bracket,
         index,
-        tuple((budgets[each.rung], each.loss) for each in results if is_drawable(each.loss)),
+        tuple((budgets[each.rung], loss) for each in results if is_drawable(loss := each.number)),
         tuple(point for each in results for point in each.curve or () if is_drawable(point[1])),
         highest > bracket,
     )
@@ -156,50 +172,56 @@ def _brackets_on(state: State, rung: int) -> range:
     return range(min(rung + 1, len(state.schedule.brackets)))
 
 
-def _by_loss(result: JobFinished) -> tuple[bool, float]:
-    return (True, 0.0) if result.loss is None else (False, result.loss)
-
-
 def is_drawable(loss: float | None) -> TypeGuard[float]:
     """Whether a loss can be drawn and computed with: neither a failure nor infinite, nor as large
     as what a diverging model returns."""
     return loss is not None and abs(loss) <= LARGEST
 
 
+def has_drawable_loss(result: JobFinished) -> bool:
+    """The same for the loss of a result, or for all of its losses."""
+    loss = result.loss
+    return all(map(is_drawable, loss)) if isinstance(loss, tuple) else is_drawable(loss)
+
+
 def rung_to_judge(state: State, rung: int | None = None) -> int:
     """The given rung, or by default the highest one with enough losses, or the one with most."""
     if rung is not None:
         return read_index("rung", rung, state.schedule.top + 1)
-    counts = Counter(each.rung for each in state.all_results() if is_drawable(each.loss))
+    counts = Counter(each.rung for each in state.all_results() if has_drawable_loss(each))
     filled = [rung for rung, count in counts.items() if count >= WELL_FILLED]
     return max(filled, default=max(counts, key=lambda rung: (counts[rung], rung), default=0))
 
 
 def on_rung(state: State, rung: int) -> list[tuple[JobFinished, dict[str, Any]]]:
     """The finite results on a rung with their configs, over all brackets, best first."""
-    results = [each for each in _on_rung(state, rung) if is_drawable(each.loss)]
-    results.sort(key=lambda each: (each.loss, each.bracket, each.index))
+    results = best_first(state, filter(has_drawable_loss, _on_rung(state, rung)))
     return [(each, state.config(each.bracket, each.index)) for each in results]
 
 
 def both_rungs(state: State) -> Iterator[tuple[int, list[tuple[float, float]]]]:
     """For each rung but the top one, the losses there and on the next rung of all configs that are
-    on both. A failure counts as infinite."""
+    on both. A failure counts as infinite. If one number does not order the configs, their positions
+    in the order on each rung take the place of losses."""
     for rung in range(state.schedule.top):
-        yield (
-            rung,
-            [
-                (_loss_or_inf(low[index].loss), _loss_or_inf(result.loss))
-                for bracket in _brackets_on(state, rung)
-                for low in [state.results[bracket, rung]]
-                for index, result in sorted(state.results[bracket, rung + 1].items())
-                if index in low
-            ],
-        )
+        pairs = [
+            (low[index], result)
+            for bracket in _brackets_on(state, rung)
+            for low in [state.results[bracket, rung]]
+            for index, result in sorted(state.results[bracket, rung + 1].items())
+            if index in low
+        ]
+        numbers = [_ordering_numbers(state, on_one) for on_one in zip(*pairs, strict=True)]
+        yield rung, list(zip(*numbers, strict=True))
 
 
-def _loss_or_inf(loss: float | None) -> float:
-    return math.inf if loss is None else loss
+def _ordering_numbers(state: State, results: Sequence[JobFinished]) -> list[float]:
+    """Numbers that order results on one rung: their losses, or else their positions."""
+    if state.criteria.ranks_by_loss:
+        return [math.inf if each.number is None else each.number for each in results]
+    order = best_first(state, results)
+    places = {(each.bracket, each.index): float(number) for number, each in enumerate(order)}
+    return [places[each.bracket, each.index] for each in results]
 
 
 @dataclass(frozen=True, slots=True)

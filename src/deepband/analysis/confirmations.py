@@ -9,7 +9,7 @@ from fractions import Fraction
 from statistics import mean, stdev
 
 from deepband.analysis.text import duration, html_table, table, units
-from deepband.core.evaluations import best_evaluation, evaluation_of
+from deepband.core.evaluations import best_evaluation, best_first, evaluation_of
 from deepband.core.facts import Config, Confirmed, JobFinished, JobKey
 from deepband.core.record_text import record_repr
 from deepband.core.records import Evaluation
@@ -137,8 +137,7 @@ def ranked(state: State, rung: int) -> list[JobFinished]:
     results = (
         result for (_, of), cell in state.results.items() if of == rung for result in cell.values()
     )
-    finite = [each for each in results if each.loss is not None and each.loss < math.inf]
-    return sorted(finite, key=lambda each: (each.loss, each.bracket, each.index))
+    return best_first(state, (each for each in results if state.standing(each).finite))
 
 
 def winners(state: State, top: int) -> list[JobKey]:
@@ -191,7 +190,7 @@ def _confirmed(
     state: State, rank: int, result: JobFinished, facts: Sequence[Confirmed]
 ) -> ConfirmedConfig:
     found = evaluation_of(state, result)
-    losses = (fact.loss for fact in facts)
+    losses = (fact.loss for fact in facts if not isinstance(fact.loss, tuple))
     values = [state.value(loss) for loss in losses if loss is not None and loss < math.inf]
     half = half_width(values)
     middle = float(mean(values)) if values else None

@@ -5,17 +5,23 @@ more than the noise, on the top rung. It pays, too, while the two top rungs rank
 beyond the noise, and if there is no evidence: fewer than two configs are on both rungs, or the best
 config by far started on the top one while others gained there. After a frugal deepening, which may
 leave a single config on the top rung, one config is enough.
+
+With several objectives, the front of the promoted configs takes the place of the best config: its
+gain is how much larger its hypervolume is than that of the same configs on the rung below. Nearly
+always, configs that started on the top rung are on the front, too; they say nothing about gains.
+The spread reaches from the hypervolume of the front to the median of that of single configs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from deepband.analysis import gains
+from deepband.analysis.front_volumes import FrontVolumes
 from deepband.analysis.gains import Losses
-from deepband.core.strategies import Place
+from deepband.core.rank_order import Place
 
 LEAST_GAIN = 0.1
 """An improvement counts if it is more than this share of the spread."""
@@ -40,6 +46,8 @@ class Evidence:
     noise: float
     crossings: int
     exchanges: int
+    subject: str = "the best config"
+    """What gains: the best config or the front."""
 
 
 def look(rungs: Sequence[Losses], least_gain: float = LEAST_GAIN) -> Evidence:
@@ -65,6 +73,25 @@ def look(rungs: Sequence[Losses], least_gain: float = LEAST_GAIN) -> Evidence:
     )
 
 
+def look_at_fronts(rungs: Sequence[Losses], volumes: FrontVolumes) -> Evidence:
+    """The numbers that decide with several objectives, from the losses of single configs and the
+    volumes of fronts."""
+    found, top = look(rungs), len(rungs) - 1
+    low, high = rungs[top - 1] if top else {}, rungs[top]
+    if not low or not high:
+        return replace(found, subject="the front")
+    both = [place for place in high if place in low]
+    gain = volumes.of(top, both) - volumes.of(top - 1, both) if both else None
+    return replace(
+        found,
+        subject="the front",
+        judged=min(both, key=lambda place: (high[place], place), default=None),
+        gain=gain,
+        promoted_gain=gain,
+        spread=median(low.values()) + volumes.of(top),
+    )
+
+
 def decide(
     found: Evidence, least_gain: float = LEAST_GAIN, fewest: int = FEWEST
 ) -> tuple[bool, str]:
@@ -78,10 +105,10 @@ def decide(
         return _decide_by_others(found)
     share = share_of(gain, spread)
     if gain > max(found.noise, least_gain * spread, 0.0):
-        return True, f"the best config still gained {share} on the top rung"
+        return True, f"{found.subject} still gained {share} on the top rung"
     if found.exchanges:
         return True, "the two top rungs rank configs differently"
-    return False, f"the best config gained {_little(gain, found.noise, share)} on the top rung"
+    return False, f"{found.subject} gained {_little(gain, found.noise, share)} on the top rung"
 
 
 def _decide_by_others(found: Evidence) -> tuple[bool, str]:

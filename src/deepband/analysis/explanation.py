@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
+from deepband.analysis.outcome_text import outcome_text
+from deepband.core.facts import JobFinished
+from deepband.core.rank_order import fronts, ranked
 from deepband.core.record_text import html_table
 from deepband.core.runs import Run
 from deepband.core.state import State
-from deepband.core.strategies import EMPTY, ranked
+from deepband.core.strategies import EMPTY
 from deepband.errors import counted, read_index
 
 
@@ -20,6 +23,7 @@ class Verdict:
     the `candidates` that competed for the `slots` left on the rung above; it is None if the config
     did not compete. `loss` (None for a failure, or while there is no result) and `cutoff`, the loss
     of the last config promoted, are minimised; the sentence shows them in the user's direction.
+    With several objectives both are None; the sentence names the objectives and the front of both.
     """
 
     run: int
@@ -37,6 +41,10 @@ class Verdict:
     """The width of the run."""
     new_space: bool = False
     """Whether the run started with another search space."""
+    objectives: Mapping[str, float] = field(default_factory=dict)
+    """The values of objectives that have names, in the user's direction."""
+    front: int | None = None
+    """With several objectives, the number of its front among the candidates, from 1."""
 
     def __str__(self) -> str:
         details = [self.strategy] if self.strategy else []
@@ -95,26 +103,26 @@ def _of_frugal_run(state: State, run: Run, bracket: int, index: int) -> Iterator
     rung = run.schedule.top - 1
     if index in run.before.get((bracket, rung), EMPTY):
         order, slots = state.frugal_contest(run)
-        losses = [state.results[of, rung][each].loss for of, each in order]
+        results = [state.results[of, rung][each] for of, each in order]
         place = (bracket, index)
         rank = order.index(place) + 1 if place in order else None
         verdict = _verdict(state, run, bracket, index, rung, "a failure is never promoted")
-        yield _ranked(state, verdict, rank, losses, slots, " over all brackets")
+        yield _ranked(state, verdict, rank, results, slots, " over all brackets")
     if index in run.arrived.get((bracket, run.schedule.top), EMPTY):
         yield _top(state, run, bracket, index)
 
 
 def _decided(state: State, run: Run, bracket: int, index: int, rung: int) -> Verdict:
     contest = state.contest(run, bracket, rung)
-    losses = state.losses(bracket, rung)
-    order = ranked(contest.pool, losses)
     slots = contest.free(run.schedule.slots(bracket, rung + 1))
+    order = ranked(contest.pool, state.scores(bracket, rung), slots)
     rank = order.index(index) + 1 if index in contest.pool else None
     reason = "did not compete, since it did not reach this rung in this run"
     if index in contest.kept:
         reason = "stays promoted, since this strategy revokes no promotion"
     verdict = _verdict(state, run, bracket, index, rung, reason)
-    verdict = _ranked(state, verdict, rank, [losses[each] for each in order], slots)
+    results = [state.results[bracket, rung][each] for each in order]
+    verdict = _ranked(state, verdict, rank, results, slots)
     return replace(verdict, promoted=index in run.arrived[bracket, rung + 1])
 
 
@@ -122,53 +130,74 @@ def _ranked(
     state: State,
     verdict: Verdict,
     rank: int | None,
-    losses: list[float | None],
+    results: list[JobFinished],
     slots: int,
     where: str = "",
 ) -> Verdict:
-    """A verdict completed with the rank among `losses`, best first. A config that did not compete
+    """A verdict completed with the rank among `results`, best first. A config that did not compete
     keeps its reason."""
     promoted = rank is not None and rank <= slots
-    cutoff = losses[min(slots, len(losses)) - 1] if slots and losses else None
+    last = min(slots, len(results)) - 1 if slots and results else None
+    numbers = _front_numbers(state, results)
     reason = verdict.reason
     if rank is not None:
         reason = (
-            f"{_show(state, losses[rank - 1])} ranks {rank} of {len(losses)}{where} for "
+            f"{_show(state, results[rank - 1], numbers[rank - 1])} ranks {rank} of "
+            f"{len(results)}{where} for "
             f"{slots} slot{'' if slots == 1 else 's'}: "
             f"{'promoted' if promoted else 'not promoted'}"
         )
-        if slots:
-            reason += f" (the last one promoted has {_show(state, cutoff)})"
+        if last is not None:
+            reason += f" (the last one promoted has {_show(state, results[last], numbers[last])})"
     return replace(
         verdict,
         reason=reason,
         promoted=promoted,
         rank=rank,
-        candidates=len(losses),
+        candidates=len(results),
         slots=slots,
-        cutoff=cutoff,
+        cutoff=None if last is None else results[last].number,
+        front=None if rank is None else numbers[rank - 1],
     )
+
+
+def _front_numbers(state: State, order: list[JobFinished]) -> list[int | None]:
+    """By result: the number of its front from 1, or None with a single objective, and for results
+    that are infinite, infeasible or failed."""
+    standings = {place: state.standing(each) for place, each in enumerate(order)}
+    found: dict[int, int] = {}
+    for number, front in enumerate(fronts(standings), 1) if state.criteria.several else ():
+        found |= {place: number for place in front if standings[place].finite}
+    return [found.get(place) for place in range(len(order))]
 
 
 def _top(state: State, run: Run, bracket: int, index: int) -> Verdict:
     top = run.schedule.top
     result = state.results[bracket, top].get(index)
-    reason = f"{_show(state, result.loss)} on the top rung" if result else "waits for its result"
+    reason = f"{outcome_text(state, result)} on the top rung" if result else "waits for its result"
     return _verdict(state, run, bracket, index, top, reason)
 
 
 def _verdict(state: State, run: Run, bracket: int, index: int, rung: int, reason: str) -> Verdict:
     result = state.results[bracket, rung].get(index)
-    loss = result.loss if result else None
-    verdict = Verdict(run.number, run.strategy, rung, run.budgets[rung], loss, reason)
-    return replace(verdict, width=run.schedule.width, new_space=run.change is not None)
+    loss = result.number if result else None
+    return Verdict(
+        run.number,
+        run.strategy,
+        rung,
+        run.budgets[rung],
+        loss,
+        reason,
+        width=run.schedule.width,
+        new_space=run.change is not None,
+        objectives=state.criteria.values(result.loss) if result else {},
+    )
 
 
 def _open(jobs: int) -> str:
     return f"{counted(jobs, 'job')} of this rung {'is' if jobs == 1 else 'are'} open"
 
 
-def _show(state: State, loss: float | None) -> str:
-    if loss is None:
-        return "a failure"
-    return f"{'value' if state.created.maximize else 'loss'} {state.value(loss):.6g}"
+def _show(state: State, result: JobFinished, front: int | None) -> str:
+    text = outcome_text(state, result)
+    return text if front is None else f"{text} (front {front})"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from deepband.analysis.feasibility import is_judged
 from deepband.analysis.text import printable
 from deepband.core.evaluations import all_evaluations
 from deepband.core.facts import Confirmed
@@ -39,36 +40,61 @@ def canonical(state: State) -> Iterator[str]:
             "budget": each.budget,
             "config": each.config,
         }
-        yield _line(row | _outcome(each))
+        yield _line(row | _outcome(state, each, each.objectives))
     for key, confirmed in sorted(state.confirmations.items()):
         row = dict(zip(("bracket", "index", "rung", "repetition"), key, strict=True))
-        yield _line(row | _outcome(confirmed))
+        yield _line(row | _outcome(state, confirmed, state.criteria.values(confirmed.loss)))
 
 
-def _outcome(result: Evaluation | Confirmed) -> dict[str, Any]:
+def _outcome(
+    state: State, result: Evaluation | Confirmed, objectives: Mapping[str, float]
+) -> dict[str, Any]:
+    """What decisions depend on: the loss or the objectives, and the metrics that have bounds."""
     kind = kind_of_failure(result)
-    return {"loss": _number(result.loss)} if kind is None else {"failure": kind}
+    if kind is not None:
+        return {"failure": kind}
+    row: dict[str, Any] = {"loss": _finite(result.loss)}
+    if objectives:
+        row = {"objectives": _finite(objectives)}
+    if state.criteria.constraints:
+        known = {**result.metrics, **objectives} if result.metrics else objectives
+        names = [name for name, _ in state.criteria.constraints]
+        row["constrained"] = _finite({name: known.get(name) for name in names})
+    return row
 
 
 def jsonl(state: State) -> Iterator[str]:
     """One line per evaluation, with all its fields. If the search space was changed, `space` is the
     number of the one that the config was sampled from."""
     for each in all_evaluations(state):
-        row = each._asdict()
+        row = fields_of(state, each)
         row.update(
             loss=_number(each.loss),
             value=_number(each.value),
             metrics=_finite(each.metrics),
             curve=[[step, _number(loss)] for step, loss in each.curve],
         )
+        if each.objectives:
+            row.update(objectives=_finite(each.objectives))
         if state.changes:
             row["space"] = _space_number(state, each)
         yield _line(row)
 
 
+def fields_of(state: State, evaluation: Evaluation) -> dict[str, Any]:
+    """The fields of an evaluation, without those that do not apply to the study: the objectives if
+    they have no names, and whether it is feasible if nothing can be infeasible."""
+    row = evaluation._asdict()
+    if not evaluation.objectives:
+        del row["objectives"]
+    if not is_judged(state):
+        del row["feasible"]
+    return row
+
+
 def table(state: State) -> Iterator[str]:
-    """A CSV table: a header, then one line per evaluation, with a column for every parameter and
-    metric. An apostrophe precedes what a spreadsheet would read as a formula."""
+    """A CSV table: a header, then one line per evaluation, with a column for every named objective,
+    parameter and metric. An apostrophe precedes what a spreadsheet would read as a formula."""
     header, rows = cells(state)
     yield _csv(header)
     yield from map(_csv, rows)
@@ -79,12 +105,16 @@ def cells(state: State) -> tuple[list[str], Iterator[list[Any]]]:
     found = list(all_evaluations(state))
     parameters = sorted({name for each in found for name in each.config})
     metrics = sorted({name for each in found for name in each.metrics})
-    header = [*PLAIN, *(["space"] if state.changes else [])]
+    plain = [*PLAIN, *(["feasible"] if is_judged(state) else [])]
+    objectives = state.criteria.names
+    header = [*plain, *(["space"] if state.changes else [])]
+    header += [f"objectives.{name}" for name in objectives]
     header += [f"config.{name}" for name in parameters]
     header += [f"metrics.{name}" for name in metrics]
     rows = (
-        [getattr(each, name) for name in PLAIN]
+        [getattr(each, name) for name in plain]
         + ([_space_number(state, each)] if state.changes else [])
+        + [each.objectives.get(name) for name in objectives]
         + [each.config.get(name) for name in parameters]
         + [each.metrics.get(name) for name in metrics]
         for each in found

@@ -27,6 +27,7 @@ NOT_FINITE = ("inf", "-inf", "nan")
 """How older study files store the numbers that JSON does not have, among metrics."""
 KINDS: dict[str, type] = {"loss": float, "value": float, "seconds": float, "error": str}
 KINDS |= dict.fromkeys(("bracket", "index", "rung", "run", "resumed_from"), int)
+KINDS |= {"feasible": bool}
 """The types of columns that do not depend on their values."""
 
 
@@ -79,6 +80,8 @@ def column(name: str, values: list[Any]) -> Column:
     if name.startswith("metrics."):
         values = _with_infinities(values)
     kind = KINDS.get(name) or _kind([value for value in values if value is not None])
+    if name.startswith("objectives."):
+        kind = float
     if kind is float:
         values = [None if value is None else float(value) for value in values]
     elif kind is str:

@@ -1,7 +1,8 @@
 """What more budget has gained so far: gains from rung to rung, their noise, and exchanged ranks.
 
-All numbers are computed from finite losses. A gain is the decrease of a loss, so that it is
-positive for an improvement even if the study maximizes.
+All numbers are computed from finite, feasible losses. A gain is the decrease of a loss, so that it
+is positive for an improvement even if the study maximizes. With several objectives, hypervolumes
+take the place of losses (`front_volumes`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from statistics import median
 from typing import TypeAlias
 
 from deepband.analysis.chart_data import is_drawable
+from deepband.analysis.front_volumes import FrontVolumes, counts
+from deepband.core.rank_order import Place
 from deepband.core.state import State
-from deepband.core.strategies import Place
 
 Losses: TypeAlias = Mapping[Place, float]
 """The finite losses on a rung, by (bracket, index)."""
@@ -30,7 +32,8 @@ class Gain:
 
     budgets: tuple[int | float, int | float]
     incumbent: float | None
-    """By how much its best loss is smaller than the best one below."""
+    """By how much its best loss is smaller than the best one below; with several objectives, by how
+    much the hypervolume of its front is larger."""
     promoted: float | None
     """The median decrease of the losses of the configs on both rungs."""
     configs: int
@@ -38,27 +41,48 @@ class Gain:
 
 
 def losses_by_rung(state: State) -> list[dict[Place, float]]:
-    """The finite losses on each rung, over all brackets."""
+    """The finite losses of feasible configs on each rung, over all brackets. None of a study with
+    several objectives, whose losses `FrontVolumes` has."""
     found: list[dict[Place, float]] = [{} for _ in range(state.schedule.top + 1)]
     for (bracket, rung), results in sorted(state.results.items()):
         for index, result in sorted(results.items()):
-            if is_drawable(result.loss):
-                found[rung][bracket, index] = result.loss
+            if is_drawable(result.number) and counts(state, result):
+                found[rung][bracket, index] = result.number
     return found
 
 
-def gains(rungs: Sequence[Losses], budgets: Sequence[int | float]) -> tuple[Gain, ...]:
+def gains(
+    rungs: Sequence[Losses], budgets: Sequence[int | float], volumes: FrontVolumes | None = None
+) -> tuple[Gain, ...]:
     """The gain of each rung but the lowest."""
+    best = [best_loss(rungs, rung, volumes) for rung in range(len(rungs))]
     return tuple(
-        _gain(low, high, between)
-        for (low, high), between in zip(pairwise(rungs), pairwise(budgets), strict=True)
+        _gain(low, high, between, ends)
+        for (low, high), between, ends in zip(
+            pairwise(rungs), pairwise(budgets), pairwise(best), strict=True
+        )
     )
 
 
-def _gain(low: Losses, high: Losses, budgets: tuple[int | float, int | float]) -> Gain:
+def best_loss(
+    rungs: Sequence[Losses], rung: int, volumes: FrontVolumes | None = None
+) -> float | None:
+    """The best loss on a rung, or minus the hypervolume of its front; None if it is empty."""
+    if volumes is not None and rungs[rung]:
+        return 0.0 - volumes.of(rung)
+    return min(rungs[rung].values(), default=None)
+
+
+def _gain(
+    low: Losses,
+    high: Losses,
+    budgets: tuple[int | float, int | float],
+    best: tuple[float | None, float | None],
+) -> Gain:
     own = [low[place] - high[place] for place in high if place in low]
-    best = min(low.values()) - min(high.values()) if low and high else None
-    return Gain(budgets, best, median(own) if own else None, len(own))
+    below, here = best
+    gain = None if below is None or here is None else below - here
+    return Gain(budgets, gain, median(own) if own else None, len(own))
 
 
 def noise(rungs: Sequence[Losses]) -> tuple[float, int]:

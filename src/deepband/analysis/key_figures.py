@@ -1,16 +1,19 @@
-"""The key figures of a study, which every page shows first: the best result, the progress of the
-run, the time left, and the cost."""
+"""The key figures of a study, which every page shows first: the best result or, with several
+objectives, the front, the progress of the run, the time left, and the cost."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deepband.analysis.durations import resumes, seconds_per_unit, seconds_spent
+from deepband.analysis.feasibility import feasibility_notes, is_judged
+from deepband.analysis.hypervolume import default_reference, hypervolume
 from deepband.analysis.metrics import main_metric
 from deepband.analysis.summary import Status, slots_left
 from deepband.analysis.text import about, brief, duration, shortened, units
 from deepband.core.costs import counts, paid
-from deepband.core.evaluations import best_above, best_evaluation
+from deepband.core.evaluations import best_above, best_evaluation, front
 from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import counted
@@ -31,8 +34,11 @@ class KeyFigure:
 def key_figures(state: State, status: Status) -> list[KeyFigure]:
     """The key figures, in the order in which they are shown. The number of running jobs is that of
     the status. Figures that do not apply are left out."""
-    figures = [_best(state), _highest(state), _metric(state), _progress(state, status)]
-    figures += [_time_left(state, status), _evaluations(status), _cost(state)]
+    figures: list[KeyFigure | None] = [_best(state), _highest(state), _metric(state)]
+    if state.criteria.several:
+        figures = [_front(state), _hypervolume(state)]
+    figures += [_progress(state, status), _time_left(state, status)]
+    figures += [_evaluations(state, status), _cost(state)]
     return [figure for figure in figures if figure is not None]
 
 
@@ -40,9 +46,39 @@ def _best(state: State) -> KeyFigure:
     name = f"best {state.value_name}"
     best = best_evaluation(state)
     if best is None:
-        return KeyFigure("best", name, "none", "no evaluation has a finite result yet")
+        return KeyFigure("best", name, "none", f"{no_result(state)} yet")
     place = f"budget {best.budget:.6g}, bracket {best.bracket}, index {best.index}"
     return KeyFigure("best", name, brief(best.value), place)
+
+
+def no_result(state: State) -> str:
+    """Why there is no best evaluation and an empty front, in words."""
+    feasible = "is feasible and " if is_judged(state) else ""
+    return f"no evaluation {feasible}has a finite result"
+
+
+def _front(state: State) -> KeyFigure:
+    found = front(state)
+    names = ", ".join(shortened(name, 20) for name in state.criteria.names)
+    detail = f"that no other one dominates in {names}" if found else f"{no_result(state)} yet"
+    return KeyFigure("front", "front", counted(len(found), "evaluation"), detail)
+
+
+def _hypervolume(state: State) -> KeyFigure | None:
+    reference = default_reference(state)
+    if reference is None:
+        return None
+    return KeyFigure(
+        "hypervolume",
+        "hypervolume",
+        brief(hypervolume(state, reference)),
+        f"up to the worst of run 0: {reference_text(reference)}",
+    )
+
+
+def reference_text(reference: Mapping[str, float]) -> str:
+    """A reference point in words, such as "error 0.5, latency_ms 80"."""
+    return ", ".join(f"{shortened(name, 20)} {value:.4g}" for name, value in reference.items())
 
 
 def _highest(state: State) -> KeyFigure | None:
@@ -94,8 +130,9 @@ def seconds_left(state: State, workers: int) -> float | None:
     return rate * float(units) / workers
 
 
-def _evaluations(status: Status) -> KeyFigure:
+def _evaluations(state: State, status: Status) -> KeyFigure:
     failed = "none failed" if not status.failed else f"{status.failed:,} failed"
+    failed = ", ".join([failed, *feasibility_notes(state)])
     ahead = f", {status.ahead:,} ahead for the next deepening" if status.ahead else ""
     return KeyFigure("evaluations", "evaluations", f"{status.evaluations:,}", f"{failed}{ahead}")
 

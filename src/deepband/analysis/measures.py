@@ -23,8 +23,23 @@ class Measure:
     def name(self) -> str:
         """What an axis is called."""
         if self.metric is not None:
-            return self.metric
+            return f"{self.metric}{self._direction}"
         return "value (larger is better)" if self.state.created.maximize else "loss"
+
+    @property
+    def _direction(self) -> str:
+        """Which values of one of several objectives are better."""
+        if not self.state.criteria.several or self.metric not in self.state.criteria.names:
+            return ""
+        return f" ({'larger' if self.larger_is_better else 'smaller'} is better)"
+
+    @property
+    def larger_is_better(self) -> bool:
+        """Whether this number is maximised. Nobody knows that of a metric."""
+        directions = dict(self.state.criteria.objectives)
+        if self.metric is not None:
+            return directions.get(self.metric) == "maximize"
+        return self.state.created.maximize
 
     @property
     def short_name(self) -> str:
@@ -33,18 +48,22 @@ class Measure:
 
     def of(self, result: JobFinished) -> float | None:
         """The number of a result; None if it failed, does not have it, or cannot be drawn."""
-        if not chart_data.is_drawable(result.loss):
+        if not chart_data.has_drawable_loss(result):
             return None
         if self.metric is None:
-            return self.state.value(result.loss)
-        found = number((result.metrics or {}).get(self.metric))
+            return None if result.number is None else self.state.value(result.number)
+        named = {**(result.metrics or {}), **self.state.criteria.values(result.loss)}
+        found = number(named.get(self.metric))
         return found if chart_data.is_drawable(found) else None
 
 
 def measure(state: State, metric: str | None = None) -> Measure:
     """The measure with the name of a metric. Raises an InputError with the names that exist."""
+    objectives = state.criteria.names
     if metric is None:
-        return Measure(state)
+        return Measure(state, objectives[0] if state.criteria.several else None)
+    if metric in objectives:
+        return Measure(state, metric)
     names = metric_names(state)
     if metric not in names and _has(state, metric):
         raise InputError(

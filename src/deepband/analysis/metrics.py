@@ -22,9 +22,11 @@ def main_metric(state: State) -> str | None:
 
 
 def metric_names(state: State) -> list[str]:
-    """The metrics that are a number in any evaluation, in the order in which they first appear.
-    Reads all evaluations."""
+    """The metrics that are a number in any evaluation, in the order in which they first appear,
+    after the names of several objectives. Reads all evaluations."""
     found: dict[str, None] = {}
+    if state.criteria.several:
+        found.update(dict.fromkeys(state.criteria.names))
     for result in state.all_results():
         if result.metrics and not result.metrics.keys() <= found.keys():
             found.update(dict.fromkeys(numeric(result.metrics)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from deepband.core.facts import JobFinished, own_copy
+from deepband.core.rank_order import non_dominated, ranked
 from deepband.core.records import Evaluation
 from deepband.core.state import State
 from deepband.errors import read_index
@@ -29,14 +30,15 @@ def count_evaluations(state: State, rung: int | None = None) -> int:
 
 def evaluation_of(state: State, result: JobFinished) -> Evaluation:
     """One result as the record that users see."""
+    loss = None if isinstance(result.loss, tuple) else result.loss
     return Evaluation(
         bracket=result.bracket,
         index=result.index,
         rung=result.rung,
         budget=state.run.budgets[result.rung],
         config=own_copy(state.config(result.bracket, result.index)),
-        loss=result.loss,
-        value=None if result.loss is None else state.value(result.loss),
+        loss=loss,
+        value=None if loss is None else state.value(loss),
         run=result.run,
         error=result.error,
         metrics=dict(result.metrics or {}),
@@ -44,14 +46,39 @@ def evaluation_of(state: State, result: JobFinished) -> Evaluation:
         resumed_from=result.resumed_from,
         curve=result.curve or (),
         origin=result.origin,
+        objectives=state.criteria.values(result.loss),
+        feasible=state.is_feasible(result),
     )
 
 
 def best_result(state: State) -> JobFinished | None:
     """The smallest loss on any rung. Ties go to the larger budget, then to the smaller bracket
-    and the smaller index."""
+    and the smaller index. None with several objectives."""
     leaders = state.leaders.values()
     return min(leaders, key=lambda result: (result.loss, -result.rung), default=None)
+
+
+def best_first(state: State, results: Iterable[JobFinished]) -> list[JobFinished]:
+    """Results on one rung, of any brackets, in the order in which they would be promoted."""
+    by_place = {(each.bracket, each.index): each for each in results}
+    scores = {place: state.score(each) for place, each in by_place.items()}
+    return [by_place[place] for place in ranked(by_place.keys(), scores)]
+
+
+def front(state: State, rung: int | None = None) -> list[JobFinished]:
+    """The feasible results with finite losses that no other one dominates, on a rung or on any,
+    sorted by their losses, then by bracket, index and rung."""
+    if rung is not None:
+        rung = read_index("rung", rung, state.schedule.top + 1)
+    candidates = [
+        (standing.losses or (), result)
+        for result in state.all_results()
+        if rung in (None, result.rung)
+        if (standing := state.standing(result)).finite
+    ]
+    candidates.sort(key=lambda pair: (pair[0], *pair[1][:3]))
+    kept = non_dominated([losses for losses, _ in candidates])
+    return [candidates[position][1] for position in kept]
 
 
 def best_evaluation(state: State) -> Evaluation | None:

@@ -18,6 +18,9 @@ Config: TypeAlias = dict[str, Any]
 JobKey: TypeAlias = tuple[int, int, int]
 """A (bracket, index, rung)."""
 
+Loss: TypeAlias = float | tuple[float, ...]
+"""What is minimised: a number or, with several objectives, one number for each."""
+
 _IMMUTABLE = frozenset({int, float, str, bool, type(None)})
 
 
@@ -60,6 +63,10 @@ class StudyCreated(NamedTuple):
     """Whether equal configs share one result per rung."""
     parallel: int = 1
     """The number of virtual workers that decides which results a sampler that learns may use."""
+    objectives: tuple[tuple[str, str], ...] = ()
+    """The name and the direction of each; empty for a single objective without a name."""
+    constraints: tuple[tuple[str, tuple[float | None, float | None]], ...] = ()
+    """The name of each metric that has bounds, the lower one and the upper one."""
 
 
 class SpaceChange(NamedTuple):
@@ -119,7 +126,7 @@ class JobReleased(NamedTuple):
 class Outcome(NamedTuple):
     """The outcome of an evaluation: the part of a `JobFinished` that the worker reports."""
 
-    loss: float | None
+    loss: Loss | None
     """To be minimised; None for a failure."""
     error: str | None = None
     metrics: Mapping[str, Any] | None = None
@@ -140,7 +147,7 @@ class JobFinished(NamedTuple):
     index: int  # type: ignore[assignment] # hides a method of tuples that is never called
     rung: int
     run: int
-    loss: float | None
+    loss: Loss | None
     error: str | None = None
     metrics: Mapping[str, Any] | None = None
     seconds: float | None = None
@@ -153,12 +160,20 @@ class JobFinished(NamedTuple):
     """Where the result comes from, if it was imported."""
 
     @property
+    def number(self) -> float | None:
+        """The loss if there is a single objective; None for a failure, and with several."""
+        return None if isinstance(self.loss, tuple) else self.loss
+
+    @property
     def imported(self) -> bool:
         """Whether the result was imported instead of evaluated by this study, which then paid
         nothing for it."""
         return self.origin is not None
 
 
+PRECHECK = "precheck"
+"""The origin of a result that stands for a config that was rejected before it was trained. Its loss
+is +inf."""
 SAME = "same as"
 """The start of the origin of a result that was taken from an equal config. The (bracket, index) of
 that config follows."""
@@ -191,7 +206,7 @@ class Confirmed(NamedTuple):
     rung: int
     repetition: int
     """From 1; each has its own seed."""
-    loss: float | None
+    loss: Loss | None
     error: str | None = None
     metrics: Mapping[str, Any] | None = None
     seconds: float | None = None
@@ -208,6 +223,27 @@ class JobsReopened(NamedTuple):
     jobs: tuple[JobKey, ...]
 
 
+class Owner(NamedTuple):
+    """The process that leased jobs. A process id of 0 stands for none: such a lease does not end
+    with any process."""
+
+    host: str
+    pid: int
+    started: str
+    """When it started, as its host says: another process may get the same id later."""
+
+
+class JobsLeased(NamedTuple):
+    """Jobs were leased, or an existing lease of them was renewed or released. The last fact with
+    the same job and token counts."""
+
+    jobs: tuple[JobKey, ...]
+    token: str
+    owner: Owner
+    until: float
+    """When the lease ends, in seconds since 1970; 0 if it was released."""
+
+
 Note: TypeAlias = JobsStarted | JobReleased
 """Informative only: reopening a study makes every job without a JobFinished available again."""
 
@@ -219,5 +255,6 @@ Fact: TypeAlias = (
     | JobFinished
     | JobsReopened
     | Confirmed
+    | JobsLeased
     | Note
 )

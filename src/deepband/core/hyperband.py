@@ -3,6 +3,9 @@
 Brackets are independent and run concurrently. A job can run when its config has arrived on its
 rung. Lower rungs come first, then lower brackets, then lower indices.
 
+A job that another process has leased is not handed out while the lease is in force. That depends on
+the time, which callers pass as `now`; without it, leases are ignored.
+
 With a sampler that learns, a job whose config is not sampled yet can run when it has started on the
 virtual clock (`virtual_schedule.py`).
 """
@@ -19,9 +22,18 @@ if TYPE_CHECKING:  # most studies need no simulation
     from deepband.core.virtual_schedule import VirtualSchedule
 
 
-def ready_jobs(state: State, virtual: VirtualSchedule | None = None) -> Iterator[JobKey]:
+def ready_jobs(
+    state: State, virtual: VirtualSchedule | None = None, now: float | None = None
+) -> Iterator[JobKey]:
     """All jobs that can be handed out now, in order: with a sampler that learns, first those that
     have started on the virtual clock."""
+    if now is None or not state.leases:
+        return _waiting_jobs(state, virtual)
+    found = _waiting_jobs(state, virtual)
+    return (key for key in found if not state.is_leased(key, now))
+
+
+def _waiting_jobs(state: State, virtual: VirtualSchedule | None) -> Iterator[JobKey]:
     if virtual is not None:
         yield from (key for key in virtual.started(state) if not is_running(state, *key))
     order = sorted((progress.rung, bracket) for bracket, progress in enumerate(state.progress))
@@ -50,11 +62,16 @@ def jobs_ahead(state: State) -> Iterator[JobKey]:
 
 
 def is_ready(
-    state: State, bracket: int, index: int, rung: int, virtual: VirtualSchedule | None = None
+    state: State,
+    bracket: int,
+    index: int,
+    rung: int,
+    virtual: VirtualSchedule | None = None,
+    now: float | None = None,
 ) -> bool:
     """Whether a job can be handed out now: for the current run, or ahead of the next full one."""
     key = bracket, index, rung
-    if bracket < 0 or index < 0:
+    if bracket < 0 or index < 0 or (now is not None and state.is_leased(key, now)):
         return False
     if state.is_late(*key):
         return is_open(state, *key) and key not in state.late.running

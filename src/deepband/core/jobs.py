@@ -30,7 +30,7 @@ def check_open(state: State, job: Job, learns: bool) -> JobKey:
             f"{shown(job)} is not a job: give what ask() returned, or a deepband.Job with the same "
             "values."
         )
-    bracket, index, rung, _, _, study = job
+    bracket, index, rung, _, _, study, _ = job
     if not (type(bracket) is type(index) is type(rung) is int):
         bracket, index, rung = whole_key(job)
     if study and study != state.created.study:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import index
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from deepband.core.facts import Config, JobKey, Outcome, evaluated_job
+from deepband.core.facts import PRECHECK, Config, JobKey, Outcome, evaluated_job
 from deepband.core.record_text import html_table, printable, record_repr
 from deepband.errors import InputError, shown
 
@@ -20,7 +21,7 @@ class Job(NamedTuple):
     """One config on one rung of one bracket, to be evaluated with `budget`.
 
     `study` identifies the study that the job belongs to; a service that rebuilds jobs may leave it
-    empty. The config is a copy that the job owns.
+    empty. The config is a copy that the job owns. `token` identifies the lease of a leased job.
     """
 
     bracket: int
@@ -29,6 +30,11 @@ class Job(NamedTuple):
     budget: int | float
     config: Config
     study: str = ""
+    token: str = ""
+
+    def __repr__(self) -> str:
+        names = self._fields if self.token else self._fields[:-1]
+        return f"Job({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @property
     def key(self) -> JobKey:
@@ -79,6 +85,10 @@ class EvaluationFields(NamedTuple):
     curve: tuple[tuple[float, float], ...]
     origin: str | None = None
     """Where the result comes from, if it was imported."""
+    objectives: Mapping[str, float] = MappingProxyType({})
+    """The values of objectives that have names, in the user's direction."""
+    feasible: bool = True
+    """Whether it did not fail and violates no constraint."""
 
 
 class Evaluation(EvaluationFields):
@@ -86,6 +96,7 @@ class Evaluation(EvaluationFields):
 
     `loss` is minimised; `value` is the same number in the user's direction. Both are None if the
     evaluation failed, and `error` then says why: the type of the error, a colon, and its message.
+    With several objectives both are always None, and `objectives` has the values by name.
     `resumed_from` is the rung whose checkpoint training continued from, or None if it started from
     scratch.
     """
@@ -112,7 +123,7 @@ class Evaluation(EvaluationFields):
 
     def __str__(self) -> str:
         pairs = [f"  {name} = {value!r}" for name, value in self.config.items()]
-        pairs += [f"  {name}: {_brief(value)}" for name, value in self.metrics.items()]
+        pairs += [f"  {name}: {_brief(value)}" for name, value in self._results()]
         return "\n".join(map(printable, [self._title(), *pairs]))
 
     def _repr_html_(self) -> str:
@@ -121,13 +132,23 @@ class Evaluation(EvaluationFields):
 
     def _numbers(self) -> list[tuple[str, Any]]:
         seconds = [] if self.seconds is None else [("seconds", self.seconds)]
-        return [*self.metrics.items(), *seconds]
+        return [*self._results(), *seconds]
+
+    def _results(self) -> list[tuple[str, Any]]:
+        named = self.objectives.items() if self.loss is None else ()
+        return [*named, *self.metrics.items()]
 
     def _title(self) -> str:
         """What came out with which budget, and where in the schedule."""
         found = "failed"
-        if self.value is not None:
+        if self.origin == PRECHECK:
+            found = "rejected before training"
+        elif self.objectives and self.value is None:
+            found = ", ".join(f"{name} {each:.6g}" for name, each in self.objectives.items())
+        elif self.value is not None:
             found = f"{'loss' if self.value == self.loss else 'value'} {self.value:.6g}"
+        if self.error is None and not self.feasible and self.origin != PRECHECK:
+            found += ", infeasible,"
         place = f"bracket {self.bracket}, index {self.index}, rung {self.rung}"
         error = f": {self.error.splitlines()[0]}" if self.error else ""
         return f"{found} with budget {self.budget:.6g} ({place}){error}"

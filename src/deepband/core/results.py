@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Set, Sized
 from decimal import Decimal
 from itertools import islice
 from numbers import Real
 from typing import Any
 
-from deepband.core.facts import Outcome
+from deepband.core.criteria import Criteria
+from deepband.core.facts import Loss, Outcome
 from deepband.errors import InputError, ResultError, shown
 
 MOST_TEXT = 64 * 1024
@@ -21,36 +22,48 @@ metrics of all evaluations in memory."""
 NUMBER_NAMES = ("loss", "value")
 """What a mapping may call the number that is minimised or maximised."""
 WANTED = "give a real number, a mapping with 'loss' or 'value', or an exception for a failure."
+NUMBERS = (
+    "give a real number for each objective and for each metric that has bounds, or an exception "
+    "for a failure."
+)
+MINIMIZE, MAXIMIZE = Criteria(), Criteria(maximize=True)
 
 
-def read_result(result: object, maximize: bool = False) -> Outcome:
+def read_result(result: object, criteria: Criteria = MINIMIZE) -> Outcome:
     """The outcome of a result that an objective returned or raised.
 
-    A number, by itself or under "loss" or "value" in a mapping, is in the user's direction: with
-    `maximize` it is negated here and nowhere else. NaN and exceptions are failures. Anything else
-    raises ResultError.
+    A number, by itself or under "loss" or "value" in a mapping, or one for each objective under its
+    name, is in the user's direction: what is maximised is negated here and nowhere else. NaN and
+    exceptions are failures. Anything else raises ResultError.
     """
-    if type(result) is float and math.isfinite(result):  # nearly always
-        return Outcome(0.0 - result if maximize else result + 0.0)  # a file stores no -0.0
+    unnamed = not criteria.objectives and not criteria.constraints
+    if unnamed and type(result) is float and math.isfinite(result):  # nearly always
+        # A file stores no -0.0.
+        return Outcome(0.0 - result if criteria.maximize else result + 0.0)
     if isinstance(result, BaseException):
         return Outcome(None, _describe(result))
     if not isinstance(result, Mapping):
-        return Outcome(*_loss(result, maximize))
+        _check_mapping(result, criteria)
+        return Outcome(*_loss(result, criteria.maximize))
+    result = _with_numbers(result, criteria)
+    if criteria.objectives:
+        return _read_objectives(result, criteria)
     name = _number_name(result)
-    return Outcome(*_loss(result[name], maximize), _metrics(result, name))
+    loss, error = _loss(result[name], criteria.maximize)
+    return _checked(Outcome(loss, error, _metrics(result, {name})), criteria)
 
 
-def read_any_result(result: object, maximize: bool = False) -> Outcome:
+def read_any_result(result: object, criteria: Criteria = MINIMIZE) -> Outcome:
     """The same where the caller cannot fix a result: what is not a number is a failure too."""
     try:
-        return read_result(result, maximize)
+        return read_result(result, criteria)
     except ResultError as error:
         return Outcome(None, _describe(error.with_traceback(None)))
     except Exception as error:  # a result that cannot even be looked at
         return Outcome(None, _describe(error))
 
 
-def read_results(pairs: object, wanted: str, maximize: bool) -> Iterator[tuple[Any, Outcome]]:
+def read_results(pairs: object, wanted: str, criteria: Criteria) -> Iterator[tuple[Any, Outcome]]:
     """The outcomes of pairs that end in a result, each with the first half of its pair. All pairs
     are read at once, before any decision; what the user's own iterators raise is passed on."""
     if not isinstance(pairs, Iterable):
@@ -58,7 +71,7 @@ def read_results(pairs: object, wanted: str, maximize: bool) -> Iterator[tuple[A
     read = [
         each if type(each) is tuple and len(each) == 2 else _pair(each, wanted) for each in pairs
     ]
-    return ((first, read_result(result, maximize)) for first, result in read)
+    return ((first, read_result(result, criteria)) for first, result in read)
 
 
 def _pair(given: object, wanted: str) -> tuple[Any, Any]:
@@ -92,6 +105,74 @@ def _loss(given: object, maximize: bool) -> tuple[float | None, str | None]:
     if loss == -math.inf:
         raise ResultError(given, "no result can be better than this; " + WANTED)
     return loss, None
+
+
+def _check_mapping(result: object, criteria: Criteria) -> None:
+    """Raise ResultError if a result must be a mapping, because what it contains has names."""
+    if not criteria.needs_mapping:
+        return
+    names = list(criteria.names) or ["loss"]
+    names += [name for name, _ in criteria.constraints if name not in names]
+    quoted = " and ".join(map(repr, names))
+    raise ResultError(result, f"return a mapping with {quoted}: the study needs each by its name.")
+
+
+def _read_objectives(result: Mapping[Any, Any], criteria: Criteria) -> Outcome:
+    """The outcome of a mapping that has a number for each objective."""
+    _check_names(result, criteria.names, "an objective")
+    losses = {
+        name: criteria.minimised(name, _named_number(result, name)) for name in criteria.names
+    }
+    metrics = _metrics(result, set(criteria.names))
+    for name, loss in losses.items():
+        if math.isnan(loss):
+            return Outcome(None, f"nan: the objective returned nan for {name}", metrics)
+        if loss == -math.inf:
+            problem = f"has {shown(result[name])} under {name!r}"
+            raise ResultError(result, f"no result can be better than this; {NUMBERS}", problem)
+    vector = tuple(losses.values())
+    found: Loss = vector if criteria.several else vector[0]
+    return _checked(Outcome(found, None, metrics), criteria)
+
+
+def _with_numbers(result: Mapping[Any, Any], criteria: Criteria) -> Mapping[Any, Any]:
+    """A result in which every metric that has bounds is a plain number. Raise ResultError if one is
+    missing, or is not a number."""
+    if not criteria.constraints:
+        return result
+    names = [name for name, _ in criteria.constraints]
+    _check_names(result, names, "a metric with bounds")
+    numbers = {name: _named_number(result, name) for name in names}
+    whole = {name for name in names if type(result[name]) is int}
+    return {**result, **{name: numbers[name] for name in names if name not in whole}}
+
+
+def _named_number(result: Mapping[Any, Any], name: str) -> float:
+    try:
+        return _number(result[name])
+    except ResultError:
+        given = result[name]
+        problem = f"has {shown(given)} ({type(given).__name__}) under {name!r}"
+        raise ResultError(result, NUMBERS, problem) from None
+
+
+def _check_names(result: Mapping[Any, Any], names: Iterable[str], kind: str) -> None:
+    for name in names:
+        if name not in result:
+            raise ResultError(
+                result,
+                "return it under its name, with the other results of the config, in one mapping.",
+                f"has no {name!r}, {kind} of the study",
+            )
+
+
+def _checked(outcome: Outcome, criteria: Criteria) -> Outcome:
+    """An outcome, or a failure if a metric that has bounds is NaN."""
+    for name, _ in criteria.constraints:
+        value = (outcome.metrics or {}).get(name, 0.0)
+        if isinstance(value, float) and math.isnan(value):
+            return Outcome(None, f"nan: the objective returned nan for {name}", outcome.metrics)
+    return outcome
 
 
 def _number(given: Any) -> float:
@@ -160,12 +241,12 @@ class _Room:
             raise _FullError
 
 
-def _metrics(result: Mapping[Any, Any], name: str) -> Mapping[str, Any] | None:
-    """The entries of a result other than its number, which has this name. Raise ResultError if they
-    are too large."""
+def _metrics(result: Mapping[Any, Any], names: Set[str]) -> Mapping[str, Any] | None:
+    """The entries of a result other than the numbers, which have these names. Raise ResultError if
+    they are too large."""
     room = _Room()
     try:
-        found = {key: value for key, value in result.items() if key != name}
+        found = {key: value for key, value in result.items() if key not in names}
         metrics = {_key(key, room): _plain(value, room) for key, value in found.items()}
         if MOST_METRICS - room.left > MOST_METRICS / 32:  # a number takes up to 25 bytes
             _Room().take(len(json.dumps(metrics)))

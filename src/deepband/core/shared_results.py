@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from deepband.core.facts import SAME, Fact, JobFinished, JobsReopened, is_shared
+from deepband.core.facts import PRECHECK, SAME, Fact, JobFinished, JobsReopened, is_shared
 from deepband.core.schedule import Cell
 from deepband.core.state import State
 
@@ -141,7 +141,9 @@ def _earlier(state: State) -> Iterator[tuple[tuple[int, Hashable], JobFinished]]
 
 
 def _copy(source: JobFinished, bracket: int, index: int, run: int) -> JobFinished:
+    """The result of an equal config. One that was rejected stays rejected: it was not evaluated."""
     place = f"{SAME} ({source.bracket}, {source.index})"
-    origin = source.origin if is_shared(source.origin) else place
+    keeps = is_shared(source.origin) or source.origin == PRECHECK
+    origin = source.origin if keeps else place
     fact = JobFinished(bracket, index, source.rung, run, source.loss, metrics=source.metrics)
     return fact._replace(origin=origin)

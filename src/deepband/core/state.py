@@ -13,15 +13,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, groupby
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, cast
 
+from deepband.core.criteria import Criteria
 from deepband.core.facts import (
+    PRECHECK,
     Config,
     ConfigsDrawn,
     Confirmed,
     Fact,
     JobFinished,
+    JobKey,
     JobReleased,
+    JobsLeased,
     JobsReopened,
     JobsStarted,
     ObjectiveNamed,
@@ -29,13 +33,13 @@ from deepband.core.facts import (
     SpaceChange,
     StudyCreated,
 )
+from deepband.core.rank_order import Place, Score, Standing
 from deepband.core.runs import Ahead, BracketProgress, Late, Run
 from deepband.core.schedule import Cell, Schedule
 from deepband.core.strategies import (
     EMPTY,
     FRUGAL,
     Contest,
-    Place,
     discarding,
     frugal,
     promoted,
@@ -48,6 +52,8 @@ class State:
     """The fold of a study's facts. Only `apply` changes it."""
 
     created: StudyCreated
+    criteria: Criteria
+    """What the study optimises."""
     full: Run
     """The last run that is not frugal: it has all slots of its schedule."""
 
@@ -65,17 +71,24 @@ class State:
         self.results: dict[Cell, dict[int, JobFinished]] = {}
         """By cell, then index: every evaluation of all runs."""
         self.leaders: dict[int, JobFinished] = {}
-        """By rung: the evaluation with the smallest finite loss, if there is one."""
+        """By rung: the feasible evaluation with the smallest finite loss, if there is one. Empty
+        with several objectives."""
+        self.rejected = False
+        """Whether any config was rejected before it was trained."""
         self.ahead = Ahead()
         self.late = Late()
         self.confirmations: dict[tuple[int, int, int, int], Confirmed] = {}
         """By (bracket, index, rung, repetition). Nothing else depends on them."""
+        self.leases: dict[JobKey, dict[str, JobsLeased]] = {}
+        """By job, then token: the leases of jobs without a result, whether in force or not."""
         self.apply(facts)
 
     def copy(self) -> State:
-        """An independent copy, in which jobs that were handed out are available again."""
+        """An independent copy, in which jobs that were handed out or leased are available
+        again."""
         other = State()
         other.created, other.objective = self.created, self.objective
+        other.criteria, other.rejected = self.criteria, self.rejected
         other.runs = [replace(run, arrived=dict(run.arrived)) for run in self.runs]
         other.full = other.runs[self.full.number]
         other.progress = [
@@ -131,6 +144,11 @@ class State:
         """Whether a config belongs to a later full run, and to no run so far."""
         return not self.full.schedule.contains(bracket, index)
 
+    def is_leased(self, key: JobKey, now: float) -> bool:
+        """Whether a lease of a job is in force at this time."""
+        leases = self.leases.get(key)
+        return leases is not None and any(lease.until > now for lease in leases.values())
+
     def is_late(self, bracket: int, index: int, rung: int) -> bool:
         """Whether an unfinished run left a job behind that the current run does not wait for."""
         if (bracket, index, rung) not in self.late.jobs:
@@ -153,12 +171,12 @@ class State:
         rung: in a frugal run, or if the current run, which is done, is deepened frugally."""
         evaluated: Mapping[Cell, Collection[int]] = run.before if run else self.results
         top = run.schedule.top - 1 if run else self.schedule.top
-        losses = {
-            (bracket, index): self.results[bracket, top][index].loss
+        scores = {
+            (bracket, index): self.score(self.results[bracket, top][index])
             for bracket in self.schedule.brackets
             for index in evaluated.get((bracket, top), ())
         }
-        return frugal(losses, self.schedule.eta)
+        return frugal(scores, self.schedule.eta)
 
     def result(self, bracket: int, index: int, rung: int) -> JobFinished | None:
         """The result of a job, of any run or ahead of the next one, or None."""
@@ -178,12 +196,46 @@ class State:
         """What users call a number in their direction."""
         return "value" if self.created.maximize else "loss"
 
-    def losses(self, bracket: int, rung: int) -> dict[int, float | None]:
-        """The losses on a rung of a bracket, by index; None is a failure."""
-        return {index: result.loss for index, result in self.results[bracket, rung].items()}
+    def scores(self, bracket: int, rung: int) -> dict[int, Score]:
+        """By index: what ranks the configs on a rung of a bracket."""
+        results = self.results[bracket, rung].items()
+        if self._ranks_by_loss:  # nearly always
+            return cast(dict[int, Score], {index: result.loss for index, result in results})
+        return {index: self.standing(result) for index, result in results}
+
+    def score(self, result: JobFinished) -> Score:
+        """What ranks a config on the rung of this result."""
+        return cast(Score, result.loss) if self._ranks_by_loss else self.standing(result)
+
+    def standing(self, result: JobFinished) -> Standing:
+        """The losses of a result, and by how much it violates the constraints."""
+        loss = result.loss
+        if loss is None:
+            return Standing(None)
+        losses = loss if isinstance(loss, tuple) else (loss,)
+        if result.origin == PRECHECK:
+            return Standing(losses, (math.inf,) * max(1, len(self.criteria.constraints)))
+        return Standing(losses, self.criteria.violations(loss, result.metrics))
+
+    def named_results(self, result: JobFinished) -> dict[str, Any]:
+        """What a result has under names, as users see it: several objectives, then metrics."""
+        named = self.criteria.values(result.loss) if self.criteria.several else {}
+        return {**named, **(result.metrics or {})}
+
+    def is_feasible(self, result: JobFinished) -> bool:
+        """Whether a result did not fail, was not rejected, and violates no bound."""
+        if not self.criteria.constraints:
+            return result.loss is not None and result.origin != PRECHECK
+        return self.standing(result).feasible
+
+    @property
+    def _ranks_by_loss(self) -> bool:
+        """Whether one number orders the configs."""
+        return self.criteria.ranks_by_loss and not self.rejected
 
     def _study_created(self, fact: StudyCreated) -> None:
         self.created = fact
+        self.criteria = Criteria(fact.maximize, fact.objectives, fact.constraints)
 
     def _objective_named(self, fact: ObjectiveNamed) -> None:
         self.objective = fact.objective
@@ -295,8 +347,15 @@ class State:
             self.progress[bracket].release(index)
         self.late.running.discard(fact.job)
 
+    def _jobs_leased(self, fact: JobsLeased) -> None:
+        for key in fact.jobs:
+            if self.result(*key) is None:
+                self.leases.setdefault(key, {})[fact.token] = fact
+
     def _job_finished(self, fact: JobFinished) -> None:
         bracket, index, rung, run = fact[:4]
+        if self.leases:
+            self.leases.pop((bracket, index, rung), None)
         if bracket < len(self.progress) and run == self.runs[-1].number:
             progress = self.progress[bracket]
             if progress.rung == rung and progress.finish(index):
@@ -328,17 +387,31 @@ class State:
         fits = 0 < run <= self.run.number + 1 and rung == bracket and self.is_ahead(bracket, index)
         if not fits or key in self.ahead.results:
             raise FactError(f"{fact} fits neither run {self.run.number} nor the next one")
+        self._check_losses(fact)
         self.ahead.running.discard(key)
         self.ahead.results[key] = fact
 
     def _update_leader(self, fact: JobFinished) -> None:
         loss, leader = fact.loss, self.leaders.get(fact.rung)
-        if loss is None or loss == math.inf:
+        if loss is None:
             return
-        if leader is not None and leader.loss is not None and loss > leader.loss:
+        if isinstance(loss, tuple) or self.criteria.several:
+            self._check_losses(fact)
+            self.rejected = self.rejected or fact.origin == PRECHECK
+            return
+        if loss == math.inf:
+            self.rejected = self.rejected or fact.origin == PRECHECK
+            return
+        if leader is not None and loss > cast(float, leader.loss):
             return  # nearly always
+        if self.criteria.constraints and not self.standing(fact).feasible:
+            return
         if leader is None or _precedence(fact) < _precedence(leader):
             self.leaders[fact.rung] = fact
+
+    def _check_losses(self, fact: JobFinished) -> None:
+        if not self.criteria.fits(fact.loss):
+            raise FactError(f"{fact} does not have one loss for each objective")
 
     def _jobs_reopened(self, fact: JobsReopened) -> None:
         for key in fact.jobs:
@@ -378,7 +451,7 @@ class State:
             return
         contest = self.contest(run, bracket, rung)
         slots = run.schedule.slots(bracket, rung + 1)
-        self._arrive(bracket, rung + 1, promoted(contest, self.losses(bracket, rung), slots))
+        self._arrive(bracket, rung + 1, promoted(contest, self.scores(bracket, rung), slots))
 
 
 _precedence = attrgetter("loss", "bracket", "index")
@@ -391,6 +464,7 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     JobsStarted: State._jobs_started,
     JobFinished: State._job_finished,
     JobReleased: State._job_released,
+    JobsLeased: State._jobs_leased,
     JobsReopened: State._jobs_reopened,
     Confirmed: State._confirmed,
     ObjectiveNamed: State._objective_named,

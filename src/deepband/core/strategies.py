@@ -16,14 +16,12 @@ remaining slots. In the first run `before` and `above` are empty, and all three 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
+from deepband.core.rank_order import Place, Score, is_failure, ranked
 from deepband.errors import UnknownNameError
 
 Indices: TypeAlias = Set[int]
-Place: TypeAlias = tuple[int, int]
-"""A config by its (bracket, index)."""
-Key = TypeVar("Key", int, Place)
 EMPTY: frozenset[int] = frozenset()
 
 
@@ -65,12 +63,13 @@ FRUGAL: Literal["frugal"] = "frugal"
 NAMES: tuple[StrategyName, ...] = get_args(StrategyName)
 
 
-def frugal(losses: Mapping[Place, float | None], eta: int) -> tuple[list[Place], int]:
+def frugal(scores: Mapping[Place, Score], eta: int) -> tuple[list[Place], int]:
     """One contest over all brackets for the new top rung, outside the paper: the competing configs,
-    best first, and the number of slots. `losses` are those on the old top rung; failures are never
+    best first, and the number of slots. `scores` are those on the old top rung; failures are never
     promoted."""
-    good = {place for place, loss in losses.items() if loss is not None}
-    return ranked(good, losses), -(-len(losses) // eta)
+    good = {place for place, score in scores.items() if not is_failure(score)}
+    slots = -(-len(scores) // eta)
+    return ranked(good, scores, slots), slots
 
 
 def check_name(name: str) -> None:
@@ -87,17 +86,7 @@ def strategy_named(name: str) -> Strategy:
     raise UnknownNameError("strategy", name, STRATEGIES)
 
 
-def promoted(contest: Contest, losses: Mapping[int, float | None], slots: int) -> frozenset[int]:
-    """The promoted configs, given the losses on this rung and the slots on the rung above."""
-    best = ranked(contest.pool, losses)[: contest.free(slots)]
-    return frozenset(contest.kept).union(best)
-
-
-def ranked(pool: Set[Key], losses: Mapping[Key, float | None]) -> list[Key]:
-    """The pool, best first: finite losses, then +inf, then failures. Ties go to the smaller index,
-    or to the smaller bracket and then index."""
-    evaluated = [(loss, key) for key in pool if (loss := losses[key]) is not None]
-    evaluated.sort()
-    if len(evaluated) == len(pool):
-        return [key for _, key in evaluated]
-    return [key for _, key in evaluated] + sorted(key for key in pool if losses[key] is None)
+def promoted(contest: Contest, scores: Mapping[int, Score], slots: int) -> frozenset[int]:
+    """The promoted configs, given the scores on this rung and the slots on the rung above."""
+    free = contest.free(slots)
+    return frozenset(contest.kept).union(ranked(contest.pool, scores, free)[:free])

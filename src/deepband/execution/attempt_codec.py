@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from deepband.core.facts import Outcome
+from deepband.core.facts import Loss, Outcome
 from deepband.core.records import Attempt, Job
 from deepband.storage.tagged_json import from_text, to_text
 
@@ -23,7 +23,10 @@ def encode(attempt: Attempt) -> bytes:
     """A result as JSON. Losses and steps are strings, because JSON does not have infinity."""
     job, outcome, saved, environment = attempt
     row = {"job": list(job), **outcome._asdict(), "saved": saved, "environment": environment}
-    row["loss"] = None if outcome.loss is None else repr(outcome.loss)
+    loss = outcome.loss
+    row["loss"] = None if loss is None else repr(loss)
+    if isinstance(loss, tuple):
+        row["loss"] = list(map(repr, loss))
     row["curve"] = [[repr(step), repr(loss)] for step, loss in outcome.curve or ()]
     try:
         return to_text(row).encode()
@@ -68,14 +71,24 @@ def _outcome(
     )
 
 
-def _job(bracket: Any, index: Any, rung: Any, budget: Any, config: Any, study: Any) -> Job:
+def _job(
+    bracket: Any, index: Any, rung: Any, budget: Any, config: Any, study: Any, token: Any = ""
+) -> Job:
     _check(all(map(_is_index, (bracket, index, rung))))
     _check(_is_number(budget) and isinstance(config, dict))
-    return Job(bracket, index, rung, budget, config, _text(study))
+    return Job(bracket, index, rung, budget, config, _text(study), _text(token))
 
 
-def _loss(given: Any) -> float:
-    """A loss. It is never NaN, which counts as a failure, or -inf, which would beat every loss."""
+def _loss(given: Any) -> Loss:
+    """A loss, or one for each objective. It is never NaN, which counts as a failure, or -inf, which
+    would beat every loss."""
+    if isinstance(given, list):
+        _check(len(given) > 1)
+        return tuple(map(_single_loss, given))
+    return _single_loss(given)
+
+
+def _single_loss(given: Any) -> float:
     loss = float(_text(given))
     _check(loss > -math.inf)  # also false for NaN
     return loss

@@ -165,7 +165,7 @@ class BatchCall:
     def finish(self, position: int, result: object) -> None:
         """End a task before the others."""
         try:
-            outcome = read_result(result, self.tasks[position].maximize)
+            outcome = read_result(result, self.tasks[position].criteria)
         except ResultError as error:
             self._refused = error
             raise
@@ -205,7 +205,7 @@ class BatchCall:
         ended, faults, unread = list[tuple[int, Outcome]](), list[str](), list[str]()
         for position in left:
             try:
-                outcome = read_result(results[position], self.tasks[position].maximize)
+                outcome = read_result(results[position], self.tasks[position].criteria)
                 ended.append((position, outcome))
             except ResultError as error:
                 faults.append(f"position {position} of the results: {error}")

@@ -31,9 +31,10 @@ class Context:
     slot: int = 0
     """The number of the worker, from 0."""
     device: str | None = None
-    """"cuda:0", or "cpu" for that device; None if `optimize` was called without `devices`. A worker
-    sees only its own GPU, so its name is always "cuda:0". Use it as `torch.device(context.device)`;
-    JAX and TensorFlow find the GPU by themselves. CUDA_VISIBLE_DEVICES says which one it is."""
+    """"cuda:0", or "cpu" for that device; None if `optimize` was called without `devices`, and
+    without a GPU among its `resources`. A worker sees only its own GPU, so its name is always
+    "cuda:0". Use it as `torch.device(context.device)`; JAX and TensorFlow find the GPU by
+    themselves. CUDA_VISIBLE_DEVICES says which one it is."""
     reported: list[tuple[float, float]] = field(default_factory=list)
 
     def report(self, step: float, loss: float) -> None:

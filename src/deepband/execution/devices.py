@@ -2,7 +2,8 @@
 
 A worker sees only its own GPU, because CUDA_VISIBLE_DEVICES is set in its environment before the
 objective is loaded. CUDA reads that variable once, so deepband itself never initialises CUDA:
-devices are found without importing a framework.
+devices are found without importing a framework. On a cluster, Ray and Slurm set the variable, and
+whoever starts the workers of Dask does.
 """
 
 from __future__ import annotations
@@ -49,6 +50,12 @@ class Device:
     def name(self) -> str:
         """What workers call it. They see one GPU, which is therefore their first."""
         return "cuda:0" if self.visible else "cpu"
+
+
+def assigned_device(environment: Mapping[str, str]) -> Device:
+    """The GPU that a cluster has assigned to this worker, which asked for one. If the cluster does
+    not say which, it is the first one."""
+    return Device(environment.get(VARIABLE) or "0")
 
 
 DevicesSpec: TypeAlias = Sequence[str | int | Device] | str | None

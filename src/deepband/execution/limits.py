@@ -1,4 +1,4 @@
-"""The limits of one call of `Study.optimize`: its time, its cost, and its work ahead."""
+"""The limits of one call that runs jobs: its time, its cost, its work ahead, and how many jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
 
-from deepband.core.schedule import Budget, exceeds, is_finite, read_exactly
+from deepband.core.schedule import Budget, check_count, exceeds, is_finite, read_exactly
 from deepband.errors import InputError, shown
 
 
@@ -20,11 +20,14 @@ class Limits:
         max_seconds: Budget | None = None,
         max_cost: Budget | None = None,
         ahead_limit: Budget | None = 0,
+        max_jobs: int | None = None,
     ) -> None:
         self.max_seconds = _read_limit("max_seconds", max_seconds)
         self.max_cost = _read_limit("max_cost", max_cost)
         self.ahead_limit = _read_limit("ahead_limit", ahead_limit)
         """How much of `cost` may be spent ahead of the next run."""
+        self.max_jobs = None if max_jobs is None else check_count("jobs", max_jobs)
+        self.jobs = 0
         self.start = time.monotonic()
         self.cost = Fraction(0)
         self.ahead = Fraction(0)
@@ -32,11 +35,21 @@ class Limits:
     def out_of_time(self) -> bool:
         return self.max_seconds is not None and time.monotonic() - self.start >= self.max_seconds
 
+    @property
+    def counts(self) -> bool:
+        """Whether what jobs cost, or how many there are, makes a difference."""
+        return self.max_cost is not None or self.max_jobs is not None
+
+    def out_of_jobs(self) -> bool:
+        return self.max_jobs is not None and self.jobs >= self.max_jobs
+
     def spend(self, budget: Fraction) -> bool:
-        """Count a budget, unless it would exceed the limit."""
-        if self.max_cost is not None and exceeds(self.cost + budget, self.max_cost):
+        """Count a job and its budget, unless that would exceed a limit."""
+        over = self.max_cost is not None and exceeds(self.cost + budget, self.max_cost)
+        if over or self.out_of_jobs():
             return False
         self.cost += budget
+        self.jobs += 1
         return True
 
     def spend_ahead(self, budget: Fraction, needed: Fraction) -> bool:

@@ -18,11 +18,11 @@ from itertools import takewhile
 from deepband.analysis.durations import trained
 from deepband.analysis.summary import cost_left
 from deepband.core import hyperband
-from deepband.core.facts import JobKey, Outcome
+from deepband.core.facts import PRECHECK, JobKey, Outcome
 from deepband.core.records import Attempt, Job
 from deepband.errors import BatchError, DeepbandError, ObjectiveError, StorageError
 from deepband.execution.batch import trained_units
-from deepband.execution.executors.base import Ended, Executor
+from deepband.execution.executors.base import Ended, Executor, Leaving
 from deepband.execution.job_queue import JobQueue, SingleJobs
 from deepband.execution.job_session import JobSession
 from deepband.execution.limits import Limits
@@ -30,7 +30,9 @@ from deepband.execution.objective import Task
 from deepband.execution.orphans import Orphans
 from deepband.execution.outbox import Outbox
 from deepband.execution.pace import Started
+from deepband.execution.precheck import Precheck, rejected, rejection
 from deepband.execution.recorder import Recorder
+from deepband.execution.shared_use import SharedUse, SoleUse
 from deepband.execution.task_factory import TaskFactory
 from deepband.storage.checkpoints import Checkpoints
 from deepband.system.interrupts import Interrupts
@@ -69,15 +71,19 @@ class Loop:
         outbox: Outbox | None = None,
         wait: bool = True,
         queue: JobQueue | None = None,
+        precheck: Precheck | None = None,
+        shared: SharedUse | None = None,
     ) -> None:
         self.session = session
         self.executor = executor
         self.checkpoints = checkpoints
         self.queue: JobQueue = queue or SingleJobs()
+        self.precheck = precheck
         self.limits = limits
         self.retries = retries
         self.outbox = outbox
-        self.recorder = Recorder(session, checkpoints, outbox, first_failures)
+        self.shared = shared or SoleUse(session)
+        self.recorder = Recorder(session, checkpoints, outbox, first_failures, self.shared)
         self.running: dict[JobKey, Started] = {}
         """The jobs that have no result yet. Other threads may read it."""
         self.repeated: list[str] = []
@@ -94,6 +100,8 @@ class Loop:
         self._faults: Counter[JobKey] = Counter()
         """How often a job failed because of the machine."""
         self._stopping = False
+        self._at_fault = False
+        """Whether the objective is at fault, so that no running job is wanted."""
         self._spent = False
         """Whether the limit of the cost allows no new job. Lost ones have been paid for."""
         self._ahead: deque[JobKey] = deque()
@@ -102,63 +110,93 @@ class Loop:
 
     def run(self, interrupts: Interrupts) -> None:
         """Run until there is nothing left to do. After an interrupt, running jobs finish; a second
-        interrupt ends them."""
+        interrupt ends them. Jobs that run without this process are left to the next driver."""
         try:
-            if self.outbox:
-                self._orphans = self._recover(self.outbox)
-            self._sweep()
+            with self.shared.turn():
+                self._recover()
+                self._sweep()
             while not interrupts.at_once:
                 self._stopping = self._stopping or interrupts.asked or self.limits.out_of_time()
+                if self.shared.has_leftovers:
+                    with self.shared.turn():
+                        self._recover()
                 if isinstance(self.queue, SingleJobs):
                     self._fill()  # first, so that workers are busy while results are recorded
                 self.recorder.record_trusted()
                 self._fill()
                 self._fill_ahead()
                 if self._is_idle():
-                    if not self._settle():
+                    if not self._settle() and not self._wait_for_others():
                         break
                     continue
                 self._collect(self.executor.wait(POLL_SECONDS))
                 self._record_orphans()
             self.recorder.record()
-        except (DeepbandError, KeyboardInterrupt):
+        except (DeepbandError, KeyboardInterrupt) as error:
+            self._at_fault = isinstance(error, ObjectiveError)
             with suppress(DeepbandError):  # results that arrived before the error
                 self.recorder.record_trusted()
             raise
         finally:
-            self.executor.close()
+            self._end_tasks()
             self._release_running()
-            self._sweep()
+            with suppress(DeepbandError), self.shared.turn():
+                self._sweep()
+
+    @property
+    def leaves(self) -> bool:
+        """Whether running jobs are left to the next driver if this one stops."""
+        return isinstance(self.executor, Leaving)
+
+    def _end_tasks(self) -> None:
+        """End the tasks that are running, or leave them if the next driver may want them."""
+        wanted = not (self._at_fault or self.session.done)
+        if wanted and isinstance(self.executor, Leaving):
+            self.executor.leave()
+        else:
+            self.executor.close()
 
     def _is_idle(self) -> bool:
         """Whether there is nothing to wait for, not even room for a job that is ready."""
-        if self.session.done:
+        if self.session.done or (self._stopping and self.leaves):
             return True
         fresh = not self._spent or self.queue.has_lost
         crowded = fresh and not self._stopping and not self.executor.free
         return not self.running and not (crowded and self.session.has_ready_job)
 
-    def _recover(self, outbox: Outbox) -> Orphans:
-        """Record what workers left while there was no driver, and find those still running."""
-        outbox.sweep()
-        orphans = Orphans(outbox)
+    def _recover(self) -> None:
+        """Record what workers left while there was no driver, and find those still running. What
+        belongs to leased jobs is left alone."""
+        outbox, is_taken = self.outbox, self.shared.is_taken
+        if outbox is None:
+            return
+        orphans = self._orphans = self._orphans or Orphans(outbox)
+        known = set(orphans.keys)
+        outbox.sweep(lambda key: key in known or is_taken(key))
+        new = orphans.find(is_taken)
         if not self._wait:
-            orphans.give_up()
-        for job in self.session.reserve(orphans.keys):  # so that they are not handed out again
+            orphans.give_up(new)
+            new = []
+        for job in self.session.reserve(new):  # so that they are not handed out again
             since = time.monotonic() - orphans.seconds(job.key)
             self.running[job.key] = Started(job, since)
         running, found = set(orphans.keys), list[Attempt]()
         for attempts in outbox.waiting():
-            if running.isdisjoint(attempt.job.key for attempt in attempts):
+            keys = {attempt.job.key for attempt in attempts}
+            if running.isdisjoint(keys) and not any(map(is_taken, keys)):
                 found += attempts
         wanted = [attempt for attempt in found if self._wants(attempt)]
         self._take_over([attempt.job.key for attempt in found], wanted)
-        return orphans
+
+    def _wait_for_others(self) -> bool:
+        """When nothing can start, wait for the results of other processes, if that may help."""
+        waits = not (self._stopping or self._spent or self.session.done)
+        return waits and self.shared.wait()
 
     def _wants(self, attempt: Attempt) -> bool:
         """Whether a result that was found is recorded. Its job is then marked as running."""
         reserved = self.session.reserve([attempt.job.key])
-        if reserved and self.session.expects(attempt.job):
+        if reserved and self._expects(attempt):
             return True
         for job in reserved:
             self.session.release(job)
@@ -174,11 +212,16 @@ class Loop:
             return
         for key, attempt in ended:
             started = self.running.pop(key, None)
-            if started is not None and attempt is not None and self.session.expects(attempt.job):
+            if started is not None and attempt is not None and self._expects(attempt):
                 wanted.append(attempt)
             elif started is not None:
                 self.session.release(started.job)
         self._take_over([key for key, attempt in ended if attempt is not None], wanted)
+
+    def _expects(self, attempt: Attempt) -> bool:
+        """Whether a result belongs to an open job, and has a loss for each objective."""
+        fits = self.session.state.criteria.fits(attempt.outcome.loss)
+        return fits and self.session.expects(attempt.job)
 
     def _take_over(self, keys: Sequence[JobKey], wanted: Sequence[Attempt]) -> None:
         """Judge the results that workers of another driver left for jobs."""
@@ -188,6 +231,7 @@ class Loop:
     def _fill(self) -> None:
         """Start as many jobs as the executor has room for."""
         while not self._stopping and (free := self.executor.free):
+            self._spent = self._spent or self.limits.out_of_jobs()
             jobs = self.queue.next(self.session, free, fresh=not self._spent)
             if not jobs:
                 return
@@ -206,7 +250,9 @@ class Loop:
 
     def _start(self, jobs: Sequence[Job], pay: Callable[[Task], bool]) -> bool:
         """Start a call with as many of these jobs as can be paid for, and release the others.
-        Returns whether all were started."""
+        Returns whether all were started, apart from those that the precheck rejects."""
+        if self.precheck is not None:
+            jobs = self._checked(jobs, self.precheck)
         now = time.monotonic()
         for job in jobs:
             self.running[job.key] = Started(job, now, 1 / len(jobs))
@@ -217,6 +263,20 @@ class Loop:
         if tasks:
             self._submit(tasks)
         return len(tasks) == len(jobs)
+
+    def _checked(self, jobs: Sequence[Job], precheck: Precheck) -> list[Job]:
+        """The jobs that a precheck does not reject. The others are recorded at once, at no cost."""
+        try:
+            refused = rejected(precheck, jobs)
+        except BaseException:
+            for job in jobs:
+                self.session.release(job)
+            raise
+        if refused:
+            outcome = rejection(self.session.state.criteria)
+            self.session.record_outcomes(((job, outcome) for job in refused), PRECHECK)
+        keys = {job.key for job in refused}
+        return [job for job in jobs if job.key not in keys]
 
     def _submit(self, tasks: Sequence[Task]) -> None:
         """Start a call with these tasks, and note what share of its time each of them has."""
@@ -232,9 +292,10 @@ class Loop:
 
     def _pay(self, task: Task) -> bool:
         """Count what a task trains, unless that was done before or exceeds the limit."""
+        if not self.limits.counts or task.job.key in self._charged:
+            return True
         begun = task.context.previous_rung if task.context else None
-        cost = trained(self.session.state.schedule, task.job.rung, begun)
-        return task.job.key in self._charged or self.limits.spend(cost)
+        return self.limits.spend(trained(self.session.state.schedule, task.job.rung, begun))
 
     def _pay_ahead(self, task: Task) -> bool:
         """The same for a job of the next run."""
@@ -251,20 +312,22 @@ class Loop:
     def _collect(self, all_ended: Sequence[Ended]) -> None:
         """Take in how tasks ended. An error is raised once all of them are taken in; jobs that are
         neither recorded nor lost by then are released with the running ones."""
-        attempts, lost, calls = list[Attempt](), dict[Call, list[Job]](), set[Call]()
+        valid: list[Attempt] = []
+        spoiled: list[Attempt] = []
+        lost: dict[Call, list[Job]] = {}
+        calls: set[Call] = set()
         for ended in all_ended:
-            call = self._end(ended)
+            call, attempt = self._end(ended), ended.attempt
             calls.add(call)
-            if ended.attempt is not None:
-                attempts.append(ended.attempt)
+            if attempt is not None:
+                (spoiled if attempt.environment else valid).append(attempt)
             elif ended.fault is None:
                 call.lost = ended.lost or "the call ended without a result"
                 lost.setdefault(call, []).append(ended.task.job)
         for call, jobs in lost.items():
-            attempts += self._lose(call, jobs)
-        conclusive = not any(call.open for call in calls)
-        self._judge([attempt for attempt in attempts if not attempt.environment], conclusive)
-        if spoiled := [attempt for attempt in attempts if attempt.environment]:
+            valid += self._lose(call, jobs)
+        self._judge(valid, conclusive=not any(call.open for call in calls))
+        if spoiled:
             self._try_again(spoiled)
         if faults := list(dict.fromkeys(each.fault for each in all_ended if each.fault)):
             raise BatchError(faults)

@@ -15,6 +15,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from deepband.core.criteria import Criteria
 from deepband.core.facts import Config, Outcome, own_copy
 from deepband.core.records import Attempt, Job
 from deepband.core.results import read_any_result
@@ -33,7 +34,8 @@ class Task:
     job: Job
     context: Context | None
     """None if the objective does not take one."""
-    maximize: bool
+    criteria: Criteria
+    """What the study optimises, which says how to read the result."""
     keeps: bool
     """Whether checkpoints are kept at all."""
 
@@ -136,8 +138,9 @@ def perform(objective: Objective, task: Task, interruptible: bool = True) -> Att
     for KeyboardInterrupt if `interruptible`."""
     start = time.perf_counter()
     outcome, environment = _call(objective, task, interruptible)
-    seconds = time.perf_counter() - start
-    return attempt_of(task, outcome._replace(seconds=seconds), environment)
+    loss, error, metrics = outcome[:3]
+    timed = Outcome(loss, error, metrics, time.perf_counter() - start)
+    return attempt_of(task, timed, environment)
 
 
 def end_unless(process: int) -> None:
@@ -154,7 +157,9 @@ def attempt_of(task: Task, outcome: Outcome, environment: bool = False) -> Attem
         return Attempt(task.job, outcome, None, environment)
     curve = tuple(context.reported) or None
     outcome = outcome._replace(resumed_from=context.previous_rung, curve=curve)
-    saved = context.path.name if _seal(context.path, task.keeps and not outcome.failed) else None
+    saved = (
+        context.path.name if seal_attempt(context.path, task.keeps and not outcome.failed) else None
+    )
     return Attempt(task.job, outcome, saved, environment)
 
 
@@ -166,7 +171,7 @@ def _call(objective: Objective, task: Task, interruptible: bool) -> tuple[Outcom
     try:
         result = objective(copied_config(task.job), task.job.budget, *more, **named)
         end_unless(process)
-        return read_any_result(result, task.maximize), False
+        return read_any_result(result, task.criteria), False
     except BaseException as raised:
         end_unless(process)
         if isinstance(raised, KeyboardInterrupt) and interruptible:
@@ -193,7 +198,7 @@ def _copied(value: object) -> object:
         return value
 
 
-def _seal(path: Path, keeps: bool) -> bool:
+def seal_attempt(path: Path, keeps: bool) -> bool:
     """Seal what was saved, or remove it. The result does not depend on it: if the disk is full, no
     checkpoint is better than an incomplete one."""
     try:

@@ -1,43 +1,69 @@
-"""Workers that outlived their driver, and the results they write for the next driver."""
+"""Jobs that outlived their driver, and the results they write for the next driver.
+
+Workers of a dead driver finish the jobs that they run. Jobs in Slurm's queue are started, and
+started again, without any driver.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from deepband.core.facts import JobKey
 from deepband.core.records import Attempt
 from deepband.execution.outbox import JOBS, Outbox, RunningJobs, lock_holder, read_job_file
+from deepband.execution.slurm_queue import SlurmQueue, require_slurm
+from deepband.execution.submissions import Submissions, SubmittedCall
 from deepband.system import plain_files
 from deepband.system.process_tree import descendants, kill_all
 
 
 class Orphans:
-    """The jobs that workers of a dead driver are still running."""
+    """The jobs that workers of a dead driver are still running, or that wait for one in Slurm."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
-        self._running = {key: running for running in outbox.running() for key in running.keys}
+        self._submitted = SubmittedJobs(outbox)
+        self._running: dict[JobKey, RunningJobs] = {}
+        self._started: dict[JobKey, float] = {}
+        self._adopted = False
+        """Whether `find` has returned the jobs in Slurm."""
+
+    def find(self, is_taken: Callable[[JobKey], bool] = lambda key: False) -> list[JobKey]:
+        """Add the jobs that are running or queued, except for those that a process is in charge of,
+        and return the new ones."""
+        files = [each for each in self.outbox.running() if not any(map(is_taken, each.keys))]
+        self._started |= {key: each.started for each in files for key in each.keys}
+        queued = self._submitted.keys  # Slurm knows more about them than their files
+        found = {key: each for each in files for key in each.keys if key not in queued}
+        new = [key for key in found if key not in self._running]
+        self._running |= {key: found[key] for key in new}
+        adopted, self._adopted = () if self._adopted else queued, True
+        return [*new, *adopted]
 
     @property
     def keys(self) -> list[JobKey]:
-        return list(self._running)
+        return [*self._running, *self._submitted.keys]
 
     def seconds(self, key: JobKey) -> float:
-        """How long a job has been running, by the clock of its host."""
-        return max(0.0, time.time() - self._running[key].started)
+        """How long a job has been running, by the clock of its host; 0 if it waits."""
+        now = time.time()
+        return max(0.0, now - self._started.get(key, now))
 
-    def give_up(self) -> None:
-        """Give these jobs up: kill the workers on this host, and remove all job files, so that
-        workers on other hosts write no results."""
-        for running in self._files():
+    def give_up(self, keys: Iterable[JobKey]) -> None:
+        """Give jobs up: kill the workers on this host, and remove all job files, so that workers on
+        other hosts write no results."""
+        given_up = [self._running.pop(key) for key in keys if key in self._running]
+        for running in {each.path: each for each in given_up}.values():
             group = self._group(running)
             self._drop(running)
             _end(group)
-        self._running.clear()
+        self._submitted.give_up()
 
     def ended(self) -> list[tuple[JobKey, Attempt | None]]:
         """The jobs that have ended since the last call, with their results if there are any."""
@@ -49,7 +75,7 @@ class Orphans:
                 found += [(key, attempts.get(key)) for key in running.keys]
         for key, _ in found:
             self._running.pop(key, None)
-        return found
+        return found + self._submitted.ended()
 
     def _files(self) -> list[RunningJobs]:
         """The jobs of each job file."""
@@ -83,6 +109,69 @@ class Orphans:
             return running.pid if lock_holder(descriptor) == running.pid else None
         finally:
             os.close(descriptor)
+
+
+class SubmittedJobs:
+    """The jobs that a driver which has ended submitted to Slurm."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._submissions = Submissions(outbox.folder)
+        self._calls = self._submissions.calls()
+        self._queue = SlurmQueue()
+        self._gone: list[SubmittedCall] = []
+        """The calls whose jobs were not in the queue when Slurm was asked last."""
+
+    @property
+    def keys(self) -> list[JobKey]:
+        return [key for call in self._calls for key in call.keys]
+
+    def give_up(self) -> None:
+        """Cancel these jobs. If Slurm cannot be asked, they find nothing to do when they start."""
+        if not self._calls:
+            return
+        places = [call.place for call in self._calls]
+        for call in self._calls:
+            self._submissions.end(call.place)
+            self._outbox.drop_all(call.keys[0], call.token)
+        for token in {token for token, _ in places}:
+            self._submissions.remove(token)
+        if shutil.which("squeue"):
+            self._queue.update(places)
+            self._queue.cancel(places)
+        self._calls = []
+
+    def ended(self) -> list[tuple[JobKey, Attempt | None]]:
+        """The jobs that have left Slurm's queue, with their results if there are any. It may take a
+        while until this host sees the results, so Slurm is asked twice."""
+        if not self._calls:
+            return []
+        require_slurm()
+        if not self._queue.update([call.place for call in self._calls]):
+            return []
+        before = self._gone
+        self._gone = [call for call in self._calls if not self._is_queued(call)]
+        gone = [call for call in self._gone if call in before]
+        tokens = self._outbox.tokens() if gone else {}
+        found: list[tuple[JobKey, Attempt | None]] = []
+        for call in gone:
+            self._end(call)
+            left = self._outbox.left(call.keys, call.token, tokens)
+            attempts = {attempt.job.key: attempt for attempt in left}
+            found += [(key, attempts.get(key)) for key in call.keys]
+        return found
+
+    def _is_queued(self, call: SubmittedCall) -> bool:
+        job = self._queue.find(call.place)
+        return job is not None and not job.ended
+
+    def _end(self, call: SubmittedCall) -> None:
+        """Note that a call has ended, and remove its folder with the last one of its submission."""
+        self._calls.remove(call)
+        self._submissions.end(call.place)
+        self._outbox.drop_all(call.keys[0], call.token)
+        if call.place[0] not in {other.place[0] for other in self._calls}:
+            self._submissions.remove(call.place[0])
 
 
 def _token(running: RunningJobs) -> str:

@@ -23,7 +23,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -182,6 +182,30 @@ class Outbox:
                 names = sorted(set(names).intersection(self._names(RESULTS)))
             return [attempt for name in names for attempt in self._read(name)]
 
+    def tokens(self, folder: str = RESULTS) -> dict[JobKey, list[str]]:
+        """The tokens of the complete files in a folder that are named after each job."""
+        found: dict[JobKey, list[str]] = {}
+        with self._storage_errors():
+            for name in self._names(folder):
+                named = NAME.fullmatch(name)
+                if named and not name.startswith("."):
+                    bracket, index, rung = map(int, named.groups())
+                    found.setdefault((bracket, index, rung), []).append(name.partition(".")[2])
+        return found
+
+    def left(
+        self, keys: Sequence[JobKey], start: str, tokens: Mapping[JobKey, Sequence[str]]
+    ) -> list[Attempt]:
+        """The results of attempts at these jobs whose tokens begin like this, one per job. `tokens`
+        are those of the results."""
+        found: dict[JobKey, Attempt] = {}
+        with self._storage_errors():
+            for key in keys:
+                for token in tokens.get(key, ()):
+                    if token.startswith(start):
+                        found |= {each.job.key: each for each in self._read(_name(key, token))}
+        return [found[key] for key in keys if key in found]
+
     def waiting(self) -> list[Sequence[Attempt]]:
         """The results that are not recorded yet: those of each file, which are recorded together.
         Invalid files are removed."""
@@ -212,10 +236,13 @@ class Outbox:
         found = [read_job_file(self.jobs / name) for name in names if not name.startswith(".")]
         return [running for running in found if running is not None and running.held]
 
-    def sweep(self) -> None:
-        """Remove the job files of dead workers."""
+    def sweep(self, is_taken: Callable[[JobKey], bool] = lambda key: False) -> None:
+        """Remove the job files of dead workers, unless another process is in charge of the job and
+        may be about to lock its file."""
         with self._storage_errors():
             for name in self._names(JOBS):
+                if is_taken(_key(name)):
+                    continue
                 running = None if name.startswith(".") else read_job_file(self.jobs / name)
                 if running is None or not running.held:
                     plain_files.remove_file(self.folder, JOBS, name)
@@ -224,6 +251,13 @@ class Outbox:
         """Remove the file of a job, so that its worker writes no result."""
         with self._storage_errors():
             plain_files.remove_file(self.folder, JOBS, _name(key, token))
+
+    def drop_all(self, key: JobKey, start: str) -> None:
+        """The same for all attempts at a job whose tokens begin like this."""
+        with self._storage_errors():
+            for name in self._names(JOBS):
+                if name.removeprefix(".").startswith(_name(key, start)):
+                    plain_files.remove_file(self.folder, JOBS, name)
 
     def _names(self, folder: str) -> list[str]:
         """The names of job files or results; other files are left alone."""
@@ -324,6 +358,12 @@ def _is_key(given: Any) -> bool:
 
 def _is_time(given: Any) -> bool:
     return type(given) in (int, float) and abs(given) < 1e12 and math.isfinite(given)
+
+
+def _key(name: str) -> JobKey:
+    """The job after which a file is named."""
+    bracket, index, rung = map(int, name.removeprefix(".").partition(".")[0].split("-"))
+    return bracket, index, rung
 
 
 def _name(key: JobKey, token: str) -> str:

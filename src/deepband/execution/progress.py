@@ -13,11 +13,12 @@ from fractions import Fraction
 from itertools import islice
 from typing import Protocol
 
+from deepband.analysis.fronts import Archive
 from deepband.analysis.metrics import main_metric
 from deepband.analysis.summary import slots_left
 from deepband.core import hyperband
 from deepband.core.evaluations import best_result, evaluation_of
-from deepband.core.facts import JobFinished
+from deepband.core.facts import PRECHECK, JobFinished
 from deepband.core.records import Evaluation
 from deepband.core.runs import Run
 from deepband.core.schedule import as_number
@@ -77,6 +78,12 @@ class Progress:
     done: bool
     confirming: bool = False
     """Whether `Study.confirm` reports it."""
+    front: int | None = None
+    """With several objectives, the number of evaluations on the front, of all runs; `best` is
+    None."""
+    rejected: int = 0
+    """How many configs of this run were rejected before they were trained. They are no
+    evaluations."""
 
 
 def advanced(progress: Progress, seconds: float) -> Progress:
@@ -143,6 +150,8 @@ class RunMeter:
             seconds=now - self._begun,
             seconds_left=self._pace.seconds_left(left, jobs, workers, now),
             done=hyperband.is_done(state),
+            front=len(self._front) if state.criteria.several else None,
+            rejected=self._rejected,
         )
 
     def _count(self, state: State) -> None:
@@ -158,7 +167,7 @@ class RunMeter:
                 self._start(state)
                 return
             for result in islice(reversed(results.values()), size - before):
-                if self._add(result):
+                if self._add(state, result):
                     self._pace.add(result.rung, result.seconds, result.resumed_from)
         self._sizes = sizes
 
@@ -171,14 +180,20 @@ class RunMeter:
         self._pace.charges = list(map(float, charges))
         self._cells = [state.results[cell] for cell in run.schedule.cells()]
         self._sizes = list(map(len, self._cells))
-        self._done = self._failed = self._spent = 0
+        self._done = self._failed = self._spent = self._rejected = 0
+        self._front = Archive()
         for results in self._cells:
             for result in results.values():
-                self._add(result)
+                self._add(state, result)
 
-    def _add(self, result: JobFinished) -> bool:
+    def _add(self, state: State, result: JobFinished) -> bool:
         """Count a result, if the current run has paid for it."""
-        if result.imported or self._run is None or result.run != self._run.number:
+        if state.criteria.several and (standing := state.standing(result)).finite:
+            self._front.add(standing.losses or ())
+        if self._run is None or result.run != self._run.number:
+            return False
+        if result.imported:
+            self._rejected += result.origin == PRECHECK
             return False
         self._done += 1
         self._failed += result.loss is None

@@ -78,7 +78,8 @@ def share_done(progress: Progress) -> float:
 
 
 def amounts(progress: Progress) -> list[str]:
-    """Evaluations and units of budget, and how many evaluations failed."""
+    """Evaluations and units of budget, how many evaluations failed, and how many configs were
+    rejected."""
     extends = progress.run > 0 and not progress.confirming
     least = "at least " if extends and not progress.done else ""
     evaluations = counted(progress.total_evaluations, "evaluation")
@@ -87,11 +88,15 @@ def amounts(progress: Progress) -> list[str]:
         f"{progress.evaluations:,} of {least}{evaluations}",
         f"{_units(progress.spent)} of {least}{_units(progress.total)} {units}",
     ]
-    return [*found, f"{progress.failed:,} failed"] if progress.failed else found
+    counts = {"failed": progress.failed, "rejected": progress.rejected}
+    return [*found, *(f"{count:,} {name}" for name, count in counts.items() if count)]
 
 
 def best(progress: Progress) -> list[str]:
-    """The best value with its budget, and the main metric."""
+    """The best value with its budget, and the main metric or, with several objectives, the size of
+    the front."""
+    if progress.front:
+        return [f"front of {counted(progress.front, 'evaluation')}"]
     found = progress.best
     if found is None or found.value is None:
         return ["no result yet"]

@@ -38,6 +38,11 @@ class Pruner:
         self._protected = protected(session.state, self.keep)
         """The checkpoints of the best evaluations when superfluous ones were last removed."""
 
+    def begin(self) -> None:
+        """Note which evaluations are the best before others are recorded: other processes may have
+        recorded results, too."""
+        self._protected |= protected(self.session.state, self.keep)
+
     def prune(self, jobs: Sequence[Job]) -> None:
         """Remove what recorded jobs, or the ends of their rungs, make superfluous."""
         if self.keep.all:

@@ -15,6 +15,7 @@ from deepband.errors import ObjectiveError
 from deepband.execution.job_session import JobSession
 from deepband.execution.outbox import Outbox
 from deepband.execution.pruner import Pruner
+from deepband.execution.shared_use import SharedUse, SoleUse
 from deepband.storage.checkpoints import Checkpoints
 
 
@@ -27,6 +28,7 @@ class Recorder:
         checkpoints: Checkpoints | None,
         outbox: Outbox | None,
         first_failures: int,
+        shared: SharedUse | None = None,
     ) -> None:
         self.pending: list[Attempt] = []
         """Outcomes that are not recorded yet: for a moment, or as long as there are only first
@@ -38,6 +40,7 @@ class Recorder:
         self._session = session
         self._checkpoints = checkpoints
         self._outbox = outbox
+        self._shared = shared or SoleUse(session)
         self._pruner = Pruner(session, checkpoints) if checkpoints else None
         self._first_failures = first_failures
         self._trusted = not first_failures
@@ -48,10 +51,11 @@ class Recorder:
         """Take outcomes that are to be recorded. Raises ObjectiveError if there are only failures,
         and enough of them, unless others of the same call may still succeed."""
         self.pending += attempts
-        self.any_failed |= any(attempt.outcome.failed for attempt in attempts)
+        failures = sum(attempt.outcome.loss is None for attempt in attempts)
+        self.any_failed |= failures > 0
         if self._trusted or not attempts:
             return
-        if not all(attempt.outcome.failed for attempt in attempts):
+        if failures < len(attempts) or self._shared.any_succeeded:
             self._trusted = True
         elif conclusive and len(self.pending) >= self._first_failures:
             first = self.pending[: self._first_failures]
@@ -80,14 +84,20 @@ class Recorder:
             if self._left:
                 self._clear(())
             return
+        with self._shared.turn():
+            self._record(self._shared.wanted(attempts))
+        self._clear(attempt.job.key for attempt in attempts)
+        if self.recorded:
+            self.recorded()
+
+    def _record(self, attempts: Sequence[Attempt]) -> None:
+        if self._pruner:
+            self._pruner.begin()
         self._accept(attempts)
         self._session.record_outcomes((each.job, each.outcome) for each in attempts)
         self.pending.clear()
         if self._pruner:
             self._pruner.prune([attempt.job for attempt in attempts])
-        self._clear(attempt.job.key for attempt in attempts)
-        if self.recorded:
-            self.recorded()
 
     def disown(self, running: Iterable[JobKey]) -> None:
         """Remove the results of these jobs and of the pending ones: the objective is at fault."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from deepband.errors import (
     BatchWarning,
@@ -20,13 +20,15 @@ from deepband.errors import (
 from deepband.execution.devices import Device, DevicesSpec, assigned, read_devices
 from deepband.execution.display import ProgressSpec, check_spec, followed
 from deepband.execution.executors.base import Timeout, check_seconds
-from deepband.execution.executors.selection import choose, needs_outbox
+from deepband.execution.executors.selection import SLURM, choose, needs_outbox
 from deepband.execution.job_queue import Batches, JobQueue, SingleJobs
 from deepband.execution.job_session import JobSession
 from deepband.execution.limits import Limits
 from deepband.execution.loop import FIRST_FAILURES, Loop
 from deepband.execution.objective import BatchObjective, Objective, takes_context
 from deepband.execution.outbox import Outbox
+from deepband.execution.precheck import Precheck
+from deepband.execution.shared_use import SharedUse
 from deepband.system.interrupts import Interrupts
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class Execution(TypedDict, total=False):
 
     workers: int | None
     executor: ExecutorSpec
-    resources: Mapping[str, float] | None
+    resources: Mapping[str, Any] | None
     timeout: Timeout
     retries: int
     wait: bool
@@ -48,6 +50,7 @@ class Execution(TypedDict, total=False):
     per_device: int
     progress: ProgressSpec
     batch: bool | int | None
+    precheck: Precheck | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ class RunOptions:
 
     workers: int | None = None
     executor: ExecutorSpec = None
-    resources: Mapping[str, float] | None = None
+    resources: Mapping[str, Any] | None = None
     timeout: Timeout = None
     retries: int = 1
     wait: bool = True
@@ -65,6 +68,7 @@ class RunOptions:
     per_device: int = 1
     progress: ProgressSpec = None
     batch: bool | int | None = None
+    precheck: Precheck | None = None
 
     def __post_init__(self) -> None:
         if self.batch is not None and not isinstance(self.batch, bool):
@@ -79,6 +83,11 @@ class RunOptions:
         if not callable(self.timeout):
             check_seconds("timeout", self.timeout)
         check_spec(self.progress)
+        if self.precheck is not None and not callable(self.precheck):
+            raise InputError(
+                f"precheck is {shown(self.precheck)}: give a function (config, budget) that "
+                "returns whether the config may be trained."
+            )
         if self.devices is not None:  # found once, also if there are several runs
             object.__setattr__(self, "devices", read_devices(self.devices, os.environ))
             object.__setattr__(self, "workers", len(self.worker_devices))
@@ -115,8 +124,8 @@ class RunOptions:
             raise InputError(
                 "devices are for worker processes on this machine, but an executor has its own "
                 "workers: leave out `devices`, and give what each job needs as `resources`. On Ray "
-                "that is one num_gpus; on Dask it is one GPU, with workers started with "
-                "`--resources GPU=1`."
+                "that is one num_gpus; on Slurm one gpus_per_node; on Dask one GPU, with workers "
+                "started with `--resources GPU=1`."
             )
 
 
@@ -129,7 +138,11 @@ def read_execution(method: str, given: Execution) -> RunOptions:
 
 
 def run_jobs(
-    session: JobSession, objective: Objective, limits: Limits, options: RunOptions
+    session: JobSession,
+    objective: Objective,
+    limits: Limits,
+    options: RunOptions,
+    shared: SharedUse | None = None,
 ) -> None:
     """Run jobs until the run is done, a limit is reached or the user interrupts it."""
     if limits.ahead_limit != 0 and session.learns:
@@ -145,8 +158,8 @@ def run_jobs(
     objective = options.called(objective)
     session.lock()
     interrupts = Interrupts()
-    loop = _loop(session, objective, limits, options, interrupts)
-    interrupts.running = loop.running.__len__
+    loop = _loop(session, objective, limits, options, interrupts, shared)
+    interrupts.running, interrupts.leaves = loop.running.__len__, loop.leaves
     with interrupts, followed(options.progress, loop, interrupts):
         loop.run(interrupts)
     if loop.repeated and not loop.recorder.any_failed:  # of failures, the caller warns
@@ -170,7 +183,13 @@ def _loop(
     limits: Limits,
     options: RunOptions,
     interrupts: Interrupts,
+    shared: SharedUse | None,
 ) -> Loop:
+    if options.executor == SLURM and not session.persistent:
+        raise InputError(
+            "executor is 'slurm', but the study is in memory: open it with a path on a file system "
+            "that all nodes share."
+        )
     devices = options.worker_devices
     travels = needs_outbox(options.executor, options.workers or 0, options.timeout, devices)
     if travels and not session.persistent and not isinstance(options.executor, ThreadPoolExecutor):
@@ -205,6 +224,8 @@ def _loop(
         outbox=outbox,
         wait=options.wait,
         queue=options.queue,
+        precheck=options.precheck,
+        shared=shared,
     )
 
 

@@ -15,6 +15,8 @@ from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
 from deepband.system.thread_pool import in_threads
 
+NONE = Keep(False, 0)
+"""Keeps no checkpoints."""
 PLAIN = {str, int, float, bool, type(None)}
 """Types of values that can be pickled without cloudpickle."""
 
@@ -26,8 +28,6 @@ class JobSource(Protocol):
     def state(self) -> State: ...
     @property
     def keep(self) -> Keep: ...
-    @property
-    def maximize(self) -> bool: ...
     def resumable(self, job: Job) -> list[int]: ...
     def seed(self, job: Job) -> int: ...
 
@@ -48,7 +48,7 @@ class TaskFactory:
 
     def _task(self, job: Job) -> Task:
         """The task of a job, with a new folder for its checkpoint."""
-        context = self._context(job, self._checkpoints) if self._checkpoints else None
+        context = self.context(job) if self._checkpoints else None
         if not PLAIN.issuperset(map(type, job.config.values())):
             from deepband.execution.executors.serialization import (
                 CarriedConfig,  # loads cloudpickle
@@ -56,13 +56,15 @@ class TaskFactory:
 
             job = job._replace(config=CarriedConfig(job.config))
         session = self._session
-        return Task(job, context, session.maximize, keeps=session.keep != Keep(False, 0))
+        return Task(job, context, session.state.criteria, session.keep != NONE)
 
-    def _context(self, job: Job, checkpoints: Checkpoints) -> Context:
-        state, key = self._session.state, job.key
+    def context(self, job: Job, token: str | None = None) -> Context:
+        """The context of a job, whose folder for checkpoints is named after a token."""
+        checkpoints, state, key = self._checkpoints, self._session.state, job.key
+        assert checkpoints is not None
         nearest = checkpoints.nearest(key, self._session.resumable(job))
         rung, previous = nearest or (None, None)
-        path, partial = _begin(checkpoints, job)
+        path, partial = _begin(checkpoints, job, token)
         return Context(
             seed=self._session.seed(job),
             path=path,
@@ -73,8 +75,10 @@ class TaskFactory:
         )
 
 
-def _begin(checkpoints: Checkpoints, job: Job) -> tuple[Path, Path | None]:
+def _begin(
+    checkpoints: Checkpoints, job: Job, token: str | None = None
+) -> tuple[Path, Path | None]:
     try:
-        return checkpoints.begin(job.key)
+        return checkpoints.begin(job.key, token)
     except OSError as error:
         raise StorageError(checkpoints.folder, f"cannot store checkpoints: {error}.") from error

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from deepband.errors import DeepbandError, InputError, shown
 from deepband.execution.context import Context
-from deepband.integrations.training_result import training_result
+from deepband.integrations.training_result import (
+    Monitor,
+    main_metric,
+    read_monitor,
+    training_result,
+)
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -35,7 +40,8 @@ class TrainerObjective:
 
     - `build(config, arguments)` returns a `transformers.Trainer`. Pass `**arguments` to its
       TrainingArguments: it sets the folder and the number of steps, and saves only at the end.
-    - `monitor` is the metric to optimise, as `Trainer.evaluate` names it.
+    - `monitor` is the metric to optimise, as `Trainer.evaluate` names it. For several objectives,
+      give the list of their names; the learning curve is that of the first.
     - `unit` is what the budget counts: "steps" or "epochs".
 
     Each evaluation continues from the checkpoint of the rung below, reports a learning curve with
@@ -47,7 +53,7 @@ class TrainerObjective:
         self,
         build: Callable[[dict[str, Any], dict[str, Any]], Any],
         *,
-        monitor: str = "eval_loss",
+        monitor: Monitor = "eval_loss",
         unit: str = "steps",
     ) -> None:
         if find_spec("transformers") is None or find_spec("accelerate") is None:
@@ -58,7 +64,7 @@ class TrainerObjective:
             raise InputError(f"build is {shown(build)}: give a function (config, arguments).")
         if unit not in UNITS:
             raise InputError(f"unit is {shown(unit)}: give 'steps' or 'epochs'.")
-        self.build, self.monitor, self.unit = build, monitor, unit
+        self.build, self.monitor, self.unit = build, read_monitor(monitor), unit
 
     def __call__(self, config: dict[str, Any], budget: float, context: Context) -> dict[str, float]:
         from transformers import PrinterCallback, set_seed
@@ -67,7 +73,7 @@ class TrainerObjective:
         trainer = self.build(config, self._arguments(budget, context))
         _check(trainer, self.unit, budget)
         trainer.remove_callback(PrinterCallback)
-        reporter = _callback(context, self.monitor, self.unit)
+        reporter = _callback(context, main_metric(self.monitor), self.unit)
         trainer.add_callback(reporter)
         with _quiet():
             trainer.train(resume_from_checkpoint=_newest(context))

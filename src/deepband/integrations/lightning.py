@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from deepband.errors import DeepbandError, InputError, shown
 from deepband.execution.context import Context
-from deepband.integrations.training_result import training_result
+from deepband.integrations.training_result import (
+    Monitor,
+    main_metric,
+    read_monitor,
+    training_result,
+)
 
 if TYPE_CHECKING:
     from lightning import Trainer
@@ -36,7 +41,8 @@ class LightningObjective:
     """An objective for `study.optimize`: a budget of n trains a model up to epoch n.
 
     - `build(config)` returns a LightningModule, or a pair of it and a LightningDataModule.
-    - `monitor` is the metric to optimise, which the model logs on validation.
+    - `monitor` is the metric to optimise, which the model logs on validation. For several
+      objectives, give the list of their names; the learning curve is that of the first.
     - `save_every`: also save after this many epochs, so that interrupted training continues.
     - `weights_only`: read checkpoints without running code from them. If your hyperparameters
       contain objects other than numbers, strings and tensors, pass False.
@@ -53,7 +59,7 @@ class LightningObjective:
         self,
         build: Callable[[dict[str, Any]], Any],
         *,
-        monitor: str = "val_loss",
+        monitor: Monitor = "val_loss",
         save_every: int | None = None,
         weights_only: bool = True,
         **trainer: Any,
@@ -64,7 +70,7 @@ class LightningObjective:
             raise InputError(f"build is {shown(build)}: give a function of a config.")
         if "max_epochs" in trainer or "max_steps" in trainer:
             raise InputError("the budget is the number of epochs: remove max_epochs and max_steps.")
-        self.build, self.monitor, self.save_every = build, monitor, save_every
+        self.build, self.monitor, self.save_every = build, read_monitor(monitor), save_every
         self.weights_only, self.trainer = weights_only, trainer
 
     def __call__(self, config: dict[str, Any], budget: int, context: Context) -> dict[str, float]:
@@ -80,7 +86,7 @@ class LightningObjective:
     def _trainer(self, budget: int, context: Context) -> Trainer:
         from lightning import Trainer
 
-        own = _callback(context, self.monitor, self.save_every)
+        own = _callback(context, main_metric(self.monitor), self.save_every)
         given = dict(self.trainer)
         callbacks = given.pop("callbacks", None) or []
         callbacks = [*(callbacks if isinstance(callbacks, list | tuple) else [callbacks]), own]

@@ -22,7 +22,7 @@ from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import DeepbandError
-from deepband.integrations.tracker import Tracker, measures
+from deepband.integrations.tracker import Tracker, criteria_settings, is_rejected, measures
 from deepband.system.installation import install_command
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = ["MlflowObserver"]
 
 STUDY, BRACKET, INDEX = "deepband.study", "deepband.bracket", "deepband.index"
 ERROR, RUN = "deepband.error", "deepband.run"
+FEASIBLE, REJECTED = "deepband.feasible", "deepband.rejected"
 PARENT = "mlflow.parentRunId"
 MOST_NAME, MOST_VALUE, MOST_ERROR = 250, 6000, 500
 MOST_PARAMS, MOST_METRICS = 100, 1000
@@ -46,8 +47,10 @@ class Run:
 
     id: str
     status: str
-    steps: set[int] | None = field(default_factory=set)
-    """The rungs that are logged; None if that was not looked up yet."""
+    found: bool = False
+    """Whether an earlier process created it, which may not have finished it."""
+    steps: dict[str, set[int]] = field(default_factory=dict)
+    """By metric: the rungs that are logged, if that was looked up."""
 
 
 class MlflowObserver:
@@ -59,7 +62,8 @@ class MlflowObserver:
 
     MLflow shows the last loss of each config, and sorting runs by it compares losses on different
     budgets, as `study.best` does. To compare them on the highest rung, as `study.best_at()` does,
-    filter by the metric `budget`.
+    filter by the metric `budget`. Several objectives are the metrics `objectives.NAME`; no run is
+    the best then, and `study.front()` has the configs that no other one dominates.
     """
 
     def __init__(
@@ -104,7 +108,7 @@ class MlflowObserver:
         )
         parents, self._children = [], {}
         for run in self._runs(study):
-            known, tags = Run(run.info.run_id, run.info.status, None), run.data.tags
+            known, tags = Run(run.info.run_id, run.info.status, found=True), run.data.tags
             if BRACKET in tags:
                 self._children[int(tags[BRACKET]), int(tags[INDEX])] = known
             else:
@@ -150,14 +154,11 @@ class MlflowObserver:
     def _log(self, evaluations: Sequence[Evaluation]) -> None:
         """Log the evaluations that a config's run does not have yet, and the status of the last."""
         run = self._child(evaluations[0])
-        if run.steps is None:  # created by an earlier process, which may not have finished it
+        if run.found and not run.steps:
             self._log_params(run, evaluations[0].config)
-            history = self._client.get_metric_history(run.id, "loss")
-            run.steps = {metric.step for metric in history}
         for each in evaluations:
-            if each.loss is not None and each.rung not in run.steps:
-                self._log_metrics(run, each)
-                run.steps.add(each.rung)
+            self._log_metrics(run, each)
+        self._tag_feasibility(run, evaluations[-1])
         error = evaluations[-1].error
         if error is not None:
             self._client.set_tag(run.id, ERROR, shortened(error, MOST_ERROR))
@@ -166,16 +167,35 @@ class MlflowObserver:
         self._set_status(run, "FINISHED" if error is None else "FAILED")
 
     def _log_metrics(self, run: Run, evaluation: Evaluation) -> None:
-        """Log an evaluation. The loss comes last: a run that has it has everything of that rung."""
+        """Log an evaluation that is not logged yet. The loss, or the last objective, comes last: a
+        run that has it has everything of that rung."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
+        numbers = measures(evaluation, self._tracker.constrained)
         metrics = [
-            Metric(acceptable(name), value, now, evaluation.rung)
-            for name, value in measures(evaluation).items()
+            Metric(acceptable(name), value, now, evaluation.rung) for name, value in numbers.items()
         ]
+        if not metrics or evaluation.rung in self._steps(run, metrics[-1].key):
+            return
         for start in range(0, len(metrics), MOST_METRICS):
             self._client.log_batch(run.id, metrics=metrics[start : start + MOST_METRICS])
+        self._steps(run, metrics[-1].key).add(evaluation.rung)
+
+    def _steps(self, run: Run, metric: str) -> set[int]:
+        """The rungs on which a metric of a run is logged."""
+        if metric not in run.steps:
+            history = self._client.get_metric_history(run.id, metric) if run.found else []
+            run.steps[metric] = {each.step for each in history}
+        return run.steps[metric]
+
+    def _tag_feasibility(self, run: Run, last: Evaluation) -> None:
+        """Tag a config that can be infeasible: whether it keeps all bounds, or was rejected."""
+        rejected = self._tracker.ever_rejected(last)
+        if self._tracker.constrained or rejected:
+            self._client.set_tag(run.id, FEASIBLE, str(last.feasible).lower())
+        if rejected:
+            self._client.set_tag(run.id, REJECTED, str(is_rejected(last)).lower())
 
     def _set_status(self, run: Run, status: str) -> None:
         if run.status == status:
@@ -197,8 +217,8 @@ def _settings(state: State) -> dict[str, Any]:
         "first width": first.width,
         "first brackets": "all" if first.bracket_limit is None else first.bracket_limit,
         "seed": created.seed,
-        "maximize": created.maximize,
         "sampler": created.sampler,
+        **criteria_settings(state.criteria),
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -57,8 +57,9 @@ class TensorBoardObserver:
         folder = self._folder / f"{first.bracket:d}-{first.index:d}"
         _write(folder, 0, _parameters(first.config))
         for each in evaluations:
-            if each.loss is not None:
-                _write(folder, each.rung + 1, _events(each))
+            numbers = measures(each, self._tracker.constrained)
+            if numbers:
+                _write(folder, each.rung + 1, _events(each, numbers))
 
     def _claim(self, study: str) -> None:
         """Mark the folder as belonging to this study. Raises if it belongs to another one."""
@@ -107,11 +108,11 @@ def _parameter(value: object) -> bool | float | str:
     return printable(str(value)) if plain is None else plain
 
 
-def _events(evaluation: Evaluation) -> Iterator[Event]:
+def _events(evaluation: Evaluation, numbers: Mapping[str, float]) -> Iterator[Event]:
     """The numbers of an evaluation with its rung as step, and its learning curve."""
     from tensorboardX import summary
 
-    for name, value in measures(evaluation).items():
+    for name, value in numbers.items():
         yield evaluation.rung, summary.scalar(printable(name), value)
     for step, loss in evaluation.curve:
         if 0 <= step <= LARGEST_STEP:

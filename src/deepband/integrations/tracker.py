@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from deepband.analysis.metrics import numeric
+from deepband.core.criteria import Criteria
 from deepband.core.evaluations import evaluation_of
-from deepband.core.facts import Fact, JobFinished, JobKey, JobsReopened, RunStarted, StudyCreated
+from deepband.core.facts import (
+    PRECHECK,
+    Fact,
+    JobFinished,
+    JobKey,
+    JobsReopened,
+    RunStarted,
+    StudyCreated,
+)
 from deepband.core.records import Evaluation
 from deepband.core.state import State
 
@@ -23,6 +32,17 @@ class Tracker:
         self._pending: dict[JobKey, Evaluation] = {}
         self._failed: set[tuple[int, int]] = set()
         """The configs that could not be logged at least once."""
+
+    @property
+    def constrained(self) -> bool:
+        """Whether the study has constraints."""
+        return bool(self.state.criteria.constraints)
+
+    def ever_rejected(self, last: Evaluation) -> bool:
+        """Whether a config was rejected before it was trained, on this rung or on a lower one."""
+        rungs = range(last.bracket, last.rung + 1)
+        results = (self.state.result(last.bracket, last.index, rung) for rung in rungs)
+        return any(each is not None and each.origin == PRECHECK for each in results)
 
     def follow(self, facts: Iterable[Fact]) -> None:
         """Update the state and the queue."""
@@ -77,14 +97,42 @@ class Tracker:
         return sorted(found.items(), key=lambda item: item[0] in self._failed)
 
 
-def measures(evaluation: Evaluation) -> dict[str, float]:
-    """The numbers of an evaluation by name, the user's metrics first; empty if it failed."""
-    if evaluation.loss is None or evaluation.value is None:
+def measures(evaluation: Evaluation, constrained: bool = False) -> dict[str, float]:
+    """The numbers of an evaluation by name, the user's metrics first and those that are optimised
+    last; empty if it failed. Objectives that have names are `objectives.NAME`.
+
+    If the study is `constrained`, `feasible` is 1 or 0. It is all that a config has which was
+    rejected before it was trained.
+    """
+    if is_rejected(evaluation):
+        return {"feasible": 0.0}
+    if evaluation.error is not None:
         return {}
     metrics = numeric(evaluation.metrics)
+    single = {"value": evaluation.value, "loss": evaluation.loss}
     return {
         **{f"metrics.{name}": float(each) for name, each in metrics.items()},
         "budget": float(evaluation.budget),
-        "value": evaluation.value,
-        "loss": evaluation.loss,
+        **({"feasible": float(evaluation.feasible)} if constrained else {}),
+        **{f"objectives.{name}": each for name, each in evaluation.objectives.items()},
+        **{name: each for name, each in single.items() if each is not None},
     }
+
+
+def is_rejected(evaluation: Evaluation) -> bool:
+    """Whether a config was rejected before it was trained, so that its losses mean nothing."""
+    return evaluation.origin == PRECHECK
+
+
+def criteria_settings(criteria: Criteria) -> dict[str, object]:
+    """What a study optimises, and within which bounds, as parameters of its run."""
+    named: dict[str, object] = {f"objective {name}": each for name, each in criteria.objectives}
+    bounds = {f"constraint {name}": _bounds(*each) for name, each in criteria.constraints}
+    single = {} if criteria.several else {"maximize": criteria.maximize}
+    return {**single, **named, **bounds}
+
+
+def _bounds(lower: float | None, upper: float | None) -> str:
+    if lower is None:
+        return f"at most {upper:.10g}"
+    return f"at least {lower:.10g}" if upper is None else f"from {lower:.10g} to {upper:.10g}"

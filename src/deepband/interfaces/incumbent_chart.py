@@ -49,9 +49,9 @@ def incumbent_chart(state: State, x: str, y: str) -> IncumbentChart:
     """The chart of a study in which training continues from the rung below."""
     found = chart_data.incumbent(state)
     steps = [
-        (float(step.spent_resumed), state.value(step.result.loss))
+        (float(step.spent_resumed), state.value(step.result.number))
         for step in found.steps
-        if chart_data.is_drawable(step.result.loss)
+        if chart_data.is_drawable(step.result.number)
     ]
     end = [(float(found.spent_resumed), steps[-1][1])] if steps else []
     flags = tuple((float(each.spent_resumed), each.target) for each in found.extensions)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
 
+from deepband.analysis.fronts import front_chart
 from deepband.analysis.measures import measure
 from deepband.core.state import State
-from deepband.plots import brackets, lines, parameters
+from deepband.plots import brackets, lines, parameters, prediction_bands
+from deepband.plots import objectives as objective_plots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,12 +58,43 @@ class Plots:
         """The best loss on any budget against the budget spent, of this study and others.
 
         With `metric`, the value of a metric for the config that was the best so far."""
+        studies = self._named(others)
+        return lines.draw_incumbent([(name, measure(each, metric)) for name, each in studies], ax)
+
+    def _named(self, others: Sequence[Plotted]) -> list[tuple[str, State]]:
+        """The names in a legend and the states of this study and others."""
         names = [each.session.name for each in (self._study, *others)]
         if len(set(names)) < len(names):
             names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
         states = [each.session.state for each in (self._study, *others)]
-        measures = [measure(state, metric) for state in states]
-        return lines.draw_incumbent(list(zip(names, measures, strict=True)), ax)
+        return list(zip(names, states, strict=True))
+
+    def front(
+        self,
+        ax: Axes | None = None,
+        *,
+        by: Literal["run", "rung"] = "run",
+        objectives: Sequence[str] | None = None,
+    ) -> Axes:
+        """The front after each run: the evaluations that no other one dominates, over two
+        objectives.
+
+        With `by="rung"`, the front on each rung instead. `objectives` are the names of two, by
+        default the first two."""
+        return objective_plots.draw_front(front_chart(self._state, by, objectives), by, ax)
+
+    def hypervolume(
+        self,
+        *others: Plotted,
+        ax: Axes | None = None,
+        reference: Mapping[str, float] | None = None,
+    ) -> Axes:
+        """How much of the space of objectives the front dominates, against the budget spent, of
+        this study and others.
+
+        `reference` has a value for each objective, up to which the volume reaches; by default the
+        worst feasible one in the first run of this study."""
+        return objective_plots.draw_hypervolume(self._named(others), reference, ax)
 
     def parallel(
         self,
@@ -89,8 +123,27 @@ class Plots:
         """How similarly each rung and the next rank configs."""
         return lines.draw_stability(self._state, ax)
 
+    def predictions(self, ax: Axes | None = None, *, most: int = 5) -> Axes:
+        """What is predicted for larger budgets, up to one rung above the top, with bands of 50 and
+        95 % probability: of the configs that reached the highest rungs, at most `most`."""
+        return prediction_bands.draw(self._state, ax, most)
 
-KINDS = ("brackets", "curves", "incumbent", "parallel", "importance", "stability")
-"""The names of all plots."""
+
+KINDS = "brackets", "curves", "incumbent", "parallel", "importance", "stability", "predictions"
+"""The plots of a study with one objective."""
+OF_OBJECTIVES = ("front", "hypervolume")
+"""The plots of several objectives, which take the place of the incumbent."""
+OF_ONE_OBJECTIVE = ("incumbent", "predictions")
+"""The plots that a study with several objectives does not have."""
 OF_METRICS = ("curves", "incumbent", "parallel", "importance")
 """The plots that can show a metric."""
+COMPARING = ("incumbent", "hypervolume")
+"""The plots that can show several studies."""
+
+
+def kinds_of(state: State) -> tuple[str, ...]:
+    """The plots that a report of a study shows."""
+    if not state.criteria.several:
+        return KINDS
+    single = [kind for kind in KINDS if kind not in OF_ONE_OBJECTIVE]
+    return (*single[:2], *OF_OBJECTIVES, *single[2:])

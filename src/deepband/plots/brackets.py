@@ -56,10 +56,9 @@ def _dots(state: State, ax: Axes, cell: CellStatus) -> Places:
     return places
 
 
-def _rank(mark: Mark) -> tuple[bool, bool, float, int]:
+def _rank(mark: Mark) -> tuple[bool, bool, int, int]:
     """The best first, then failures, then configs without a result."""
-    loss = math.inf if mark.loss is None else mark.loss
-    return mark.run is None, mark.loss is None, loss, mark.index
+    return mark.run is None, mark.failed, mark.rank, mark.index
 
 
 def _place(cell: CellStatus, number: int, count: int) -> tuple[float, float]:

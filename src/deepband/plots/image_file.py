@@ -18,12 +18,13 @@ def save(
     kind: str,
     place: str | os.PathLike[str],
     *others: Plotted,
-    metric: str | None = None,
+    **options: Any,
 ) -> None:
-    """Draw one kind of plot into a file, in the format that its suffix names."""
+    """Draw one kind of plot into a file, in the format that its suffix names. The options are those
+    of the plot; None is left out."""
     form = os.path.splitext(os.fspath(place))[1][1:].lower()
     try:
-        write(study, kind, place, form, *others, metric=metric)
+        write(study, kind, place, form, *others, **options)
     except OSError as error:
         raise InputError(f"{os.fspath(place)} cannot be written: {error}.") from error
 
@@ -34,10 +35,10 @@ def write(
     to: Any | IO[bytes],
     form: str,
     *others: Plotted,
-    metric: str | None = None,
+    **options: Any,
 ) -> None:
     """Draw one kind of plot into a file or a stream."""
-    given = {} if metric is None else {"metric": metric}
+    given = {name: value for name, value in options.items() if value is not None}
     pyplot = load_pyplot()
     style = {"backend": "agg", "svg.hashsalt": "deepband"}
     with pyplot.rc_context(style), warnings.catch_warnings():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from deepband.analysis import chart_data
 from deepband.analysis.measures import Measure, curves
@@ -11,6 +11,7 @@ from deepband.analysis.rank_agreement import agreements
 from deepband.analysis.run_names import name_of
 from deepband.core.evaluations import best_result
 from deepband.core.state import State
+from deepband.errors import SeveralObjectivesError
 from deepband.plots.style import (
     COLOURS,
     DARK,
@@ -23,6 +24,17 @@ from deepband.plots.style import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+class Spending(Protocol):
+    """Where runs after the first began, and what all runs cost."""
+
+    @property
+    def extensions(self) -> tuple[chart_data.Extension, ...]: ...
+    @property
+    def spent(self) -> int | float: ...
+    @property
+    def spent_resumed(self) -> int | float: ...
 
 
 def draw_curves(measure: Measure, ax: Axes | None, most: int) -> Axes:
@@ -75,6 +87,8 @@ def draw_incumbent(studies: Sequence[tuple[str, Measure]], ax: Axes | None) -> A
     """The best loss on any budget so far, or a metric of that evaluation. The line is solid if
     every evaluation counts its full budget, and dashed if training continues from the rung below.
     Triangles are later runs."""
+    for _, measure in studies:
+        _check_single(measure.state)
     ax, first = new_axes(ax), studies[0][1]
     for number, (name, measure) in enumerate(studies):
         found = chart_data.incumbent(measure.state)
@@ -90,6 +104,12 @@ def draw_incumbent(studies: Sequence[tuple[str, Measure]], ax: Axes | None) -> A
     return ax
 
 
+def _check_single(state: State) -> None:
+    if state.criteria.several:
+        advice = "Draw the plots `front` and `hypervolume` instead."
+        raise SeveralObjectivesError(state.criteria.names, "there is no incumbent", advice)
+
+
 def _stairs(
     ax: Axes, measure: Measure, found: chart_data.Incumbent, resumed: bool, name: str, shade: str
 ) -> None:
@@ -99,6 +119,20 @@ def _stairs(
         for step, number in drawn
         if number is not None
     ]
+    draw_stairs(ax, steps, found, resumed, name, shade)
+
+
+def draw_stairs(
+    ax: Axes,
+    steps: Sequence[tuple[float, float]],
+    found: Spending,
+    resumed: bool,
+    name: str,
+    shade: str,
+    names_below: bool = False,
+) -> None:
+    """A number that improves with the budget spent, and where later runs began. Their names are
+    above the line, or below it."""
     if not steps:
         return
     x = [spent for spent, _ in steps] + [found.spent_resumed if resumed else found.spent]
@@ -112,11 +146,12 @@ def _stairs(
         best = next((loss for at, loss in zip(x[::-1], y[::-1], strict=True) if at <= spent), y[0])
         ax.plot([spent], [best], "v", color=shade, markersize=7)
         if not resumed:
+            away = 6 + 10 * (number % 3)  # labels of neighbours do not overlap
             ax.annotate(
                 extension.target,
                 (spent, best),
                 textcoords="offset points",
-                xytext=(4, 6 + 10 * (number % 3)),  # labels of neighbours do not overlap
+                xytext=(4, -6 - away if names_below else away),
                 fontsize=8,
                 color=shade,
             )

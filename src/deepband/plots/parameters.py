@@ -61,8 +61,7 @@ def _draw_lines(
     """Draw the lines, the best last and darkest."""
     from matplotlib.collections import LineCollection
 
-    reverse = measure.metric is None and measure.state.created.maximize
-    colours = "viridis_r" if reverse else "viridis"
+    colours = "viridis_r" if measure.larger_is_better else "viridis"
     collection = LineCollection(lines, cmap=colours, linewidths=0.9, alpha=0.75)
     collection.set_array(numbers)
     ax.add_collection(collection)

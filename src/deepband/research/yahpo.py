@@ -15,7 +15,7 @@ Accuracies are fractions of 1 in every scenario. The files are read directly, be
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,7 @@ class Scenario(Benchmark):
         self._names = frozenset(self.space)
         self._always = frozenset(self.space.unconditional_hyperparameters)
         self._session = self._load()
+        self._width = self._session.get_outputs()[0].shape[-1]
         self._accuracy = self._find_accuracy()
 
     def __reduce__(self) -> tuple[type[Scenario], tuple[Path, str]]:
@@ -101,6 +102,24 @@ class Scenario(Benchmark):
     def accuracies(
         self, rows: Rows, instance: str, budgets: Sequence[float] | Floats, repl: Any = 1
     ) -> Floats:
+        return self.accuracy_of(self.outputs(rows, instance, budgets, repl))
+
+    def accuracy_of(self, outputs: Mapping[str, Floats]) -> Floats:
+        """Return the accuracies that are among the outputs, as fractions of 1."""
+        column, factor, offset = self._accuracy
+        return offset + factor * outputs[self.layout.outputs[self._width][column]]
+
+    def outputs(
+        self, rows: Rows, instance: str, budgets: Sequence[float] | Floats, repl: Any = 1
+    ) -> dict[str, Floats]:
+        """Return everything that the model predicts for each row, by name and as it is."""
+        predicted = self._predict(*self._inputs(rows, instance, budgets, repl))
+        names = self.layout.outputs[predicted.shape[1]]
+        return dict(zip(names, predicted.T, strict=True))
+
+    def _inputs(
+        self, rows: Rows, instance: str, budgets: Sequence[float] | Floats, repl: Any
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         layout = self.layout
         categorical, continuous = rows.categorical.copy(), rows.continuous.copy()
         if layout.instance is not None:
@@ -110,22 +129,22 @@ class Scenario(Benchmark):
         continuous[:, layout.continuous.index(layout.fidelity)] = values
         if REPL in layout.continuous:
             continuous[:, layout.continuous.index(REPL)] = repl
-        return self._predict(categorical, continuous)
+        return categorical, continuous
 
     def _predict(self, categorical: NDArray[np.int32], continuous: NDArray[np.float32]) -> Floats:
-        """Return the accuracies of complete inputs, predicted in blocks."""
+        """Return the outputs of the model for complete inputs, predicted in blocks."""
         import numpy as np
 
-        accuracy, count = self._accuracy, len(categorical)
+        count = len(categorical)
         short = -count % ROWS
         categorical = np.pad(categorical, ((0, short), (0, 0)))
         continuous = np.pad(continuous, ((0, short), (0, 0)))
-        predicted = np.empty(count + short, np.float64)
+        predicted = np.empty((count + short, self._width), np.float64)
         for first in range(0, count + short, BLOCK):
             part = slice(first, first + BLOCK)
             given = {"x_cat": categorical[part], "x_cont": continuous[part]}
-            predicted[part] = self._session.run(None, given)[0][:, accuracy.column]
-        return accuracy.offset + accuracy.factor * predicted[:count]
+            predicted[part] = self._session.run(None, given)[0]
+        return predicted[:count]
 
     def _load(self) -> onnxruntime.InferenceSession:
         """Load the model, to run on one thread."""
@@ -150,7 +169,7 @@ class Scenario(Benchmark):
         layout, session = self.layout, self._session
         found = {each.name: each.shape[-1] for each in session.get_inputs()}
         wanted = {"x_cat": len(layout.categorical), "x_cont": len(layout.continuous)}
-        width = session.get_outputs()[0].shape[-1]
+        width = self._width
         if found != wanted or width not in layout.accuracy:
             widths = " or ".join(map(str, layout.accuracy))
             raise self._unknown_release(

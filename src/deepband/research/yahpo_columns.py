@@ -25,6 +25,8 @@ class Layout(NamedTuple):
     continuous: tuple[str, ...]
     accuracy: dict[int, Accuracy]
     """By the width of the model's output, which distinguishes releases."""
+    outputs: dict[int, tuple[str, ...]]
+    """The names of all outputs, by their number."""
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -33,6 +35,10 @@ def _words(text: str) -> tuple[str, ...]:
 
 _PERCENT = 0.01
 _RBV2 = {9: Accuracy(0), 6: Accuracy(0, -1.0, 1.0)}  # v1.0.2: acc; before: mmce = 1 - acc
+_RBV2_OUTPUTS = {
+    9: _words("acc bac auc brier f1 logloss timetrain timepredict memory"),
+    6: _words("mmce f1 auc logloss timetrain timepredict"),
+}
 _DARTS = "NetworkSelectorDatasetInfo_COLON_darts_COLON_"
 _CELLS = [f"edge_{cell}_{edge}" for cell in ("normal", "reduce") for edge in range(14)]
 _CELLS += [f"inputs_node_{cell}_{node}" for cell in ("normal", "reduce") for node in (3, 4, 5)]
@@ -46,6 +52,12 @@ SCENARIOS = {
             "epoch batch_size learning_rate momentum weight_decay num_layers max_units max_dropout"
         ),
         {6: Accuracy(1, _PERCENT)},
+        {
+            6: _words(
+                "time val_accuracy val_cross_entropy val_balanced_accuracy test_cross_entropy "
+                "test_balanced_accuracy"
+            )
+        },
     ),
     "nb301": Layout(
         None,
@@ -53,6 +65,7 @@ SCENARIOS = {
         tuple(_DARTS + cell for cell in _CELLS),
         ("epoch",),
         {2: Accuracy(0, _PERCENT)},
+        {2: _words("val_accuracy runtime")},
     ),
     "rbv2_svm": Layout(
         "task_id",
@@ -60,6 +73,7 @@ SCENARIOS = {
         _words("task_id kernel num.impute.selected.cpo"),
         _words("cost gamma tolerance degree trainsize repl"),
         _RBV2,
+        _RBV2_OUTPUTS,
     ),
     "rbv2_ranger": Layout(
         "task_id",
@@ -69,6 +83,7 @@ SCENARIOS = {
             "num.trees sample.fraction mtry.power min.node.size num.random.splits trainsize repl"
         ),
         _RBV2,
+        _RBV2_OUTPUTS,
     ),
     "rbv2_xgboost": Layout(
         "task_id",
@@ -79,5 +94,6 @@ SCENARIOS = {
             "colsample_bylevel rate_drop skip_drop trainsize repl"
         ),
         _RBV2,
+        _RBV2_OUTPUTS,
     ),
 }

@@ -8,19 +8,26 @@ from typing import Literal, TypeAlias
 
 from deepband.errors import InputError, UnknownNameError, shown
 from deepband.samplers.base import Sampler
-from deepband.samplers.model_based import ModelBased, check_installed
 from deepband.samplers.uniform import CHUNK, Uniform
 
 __all__ = ["SAMPLERS", "Sampler", "SamplerName", "Uniform", "make_sampler"]
 
 SamplerName: TypeAlias = Literal["uniform", "tpe", "forest", "gp", "prior"]
 """The samplers that come with deepband."""
+
+
+def _model_based(name: str, chunk: int) -> Sampler:
+    from deepband.samplers.model_based import ModelBased  # most studies do not need it
+
+    return ModelBased(name, chunk)
+
+
 SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": Uniform,
-    "tpe": partial(ModelBased, "tpe"),
-    "forest": partial(ModelBased, "forest"),
-    "gp": partial(ModelBased, "gp"),
-    "prior": partial(ModelBased, "prior"),
+    "tpe": partial(_model_based, "tpe"),
+    "forest": partial(_model_based, "forest"),
+    "gp": partial(_model_based, "gp"),
+    "prior": partial(_model_based, "prior"),
 }
 """Each is created with the study's chunk size."""
 REMOVED = {"de": "uniform"}
@@ -34,7 +41,10 @@ def make_sampler(given: str | Sampler, chunk: int | None = None) -> tuple[str, S
         name = given if chunk is None else REMOVED.get(given, given)
         if name not in SAMPLERS:
             raise UnknownNameError("sampler", given, SAMPLERS)
-        if chunk is None:  # an existing study can be read without the sampler's libraries
+        if chunk is None and name != "uniform":
+            # An existing study can be read without the sampler's libraries.
+            from deepband.samplers.model_based import check_installed
+
             check_installed(name)
         return given, SAMPLERS[name](chunk or CHUNK), chunk or CHUNK
     if isinstance(given, type) or not isinstance(given, Sampler) or not callable(given.draw):

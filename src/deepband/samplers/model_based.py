@@ -36,6 +36,13 @@ NEEDS = {
     "forest": {"sklearn": "scikit-learn"},
 }
 """The optional packages that a sampler imports, and their names in prose."""
+SCALARIZATIONS = {
+    "tpe": "front rank",
+    "forest": "chebyshev",
+    "gp": "chebyshev",
+    "prior": "front rank",
+}
+"""By sampler: what makes one loss of several (`scalarization`). `tpe` also uses the vectors."""
 EVERY = 3
 """One of this many configs is random."""
 
@@ -47,6 +54,7 @@ class ModelBased:
 
     def __init__(self, name: str, chunk: int = 0) -> None:
         self.name = name
+        self.scalarization = SCALARIZATIONS[name]
         self._uniform = Uniform()
         self._propose: Propose | None = None
 

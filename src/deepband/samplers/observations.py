@@ -33,12 +33,26 @@ def _by_loss(evaluation: Evaluation) -> tuple[bool, float]:
 
 def pool(observations: Iterable[Evaluation]) -> list[Evaluation]:
     """Each config by its result on the highest informative rung it reached: higher rungs first, and
-    on each rung the best first. Empty if too few losses are finite."""
+    on each rung the best first. Infeasible results follow, if there are any. Empty if too few
+    losses are finite."""
     found: dict[tuple[int, int], Evaluation] = {}
     for on_rung in _informative(observations):
         for each in best_first(on_rung):
             found.setdefault((each.bracket, each.index), each)
-    return list(found.values()) if sum(map(is_finite, found.values())) >= ENOUGH else []
+    ranked = list(found.values())
+    if sum(map(is_finite, ranked)) < ENOUGH:
+        return []
+    return sorted(ranked, key=_is_bad) if any(map(_is_infeasible, ranked)) else ranked
+
+
+def _is_infeasible(evaluation: Evaluation) -> bool:
+    """Whether it violates constraints, to an extent that is known."""
+    return is_finite(evaluation) and not evaluation.feasible
+
+
+def _is_bad(evaluation: Evaluation) -> tuple[bool, bool]:
+    """Sorts feasible results first, then infeasible ones, then rejected configs and failures."""
+    return not is_finite(evaluation), not evaluation.feasible
 
 
 def _informative(observations: Iterable[Evaluation]) -> list[list[Evaluation]]:

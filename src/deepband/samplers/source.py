@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from deepband.core.evaluations import all_evaluations, evaluation_of
 from deepband.core.facts import Config, ConfigsDrawn, JobKey, is_shared
+from deepband.core.rank_order import Place
 from deepband.core.records import Evaluation
 from deepband.core.state import State
 from deepband.errors import DeepbandError, shown
@@ -84,7 +85,22 @@ class ConfigSource:
         new = range(len(state.configs[bracket]), indices.stop)
         pending = [state.configs[of][index] for of, index, rung in running if rung == of]
         fitting = [each for each in pending if not state.changes or self.space(state).has(each)]
-        return self._draw(state, bracket, new, self._observations(state, virtual, seen), fitting)
+        observations = self._observations(state, virtual, seen)
+        if not state.criteria.ranks_by_loss:
+            observations = self._scalarized(state, observations, (bracket, new.start))
+        return self._draw(state, bracket, new, observations, fitting)
+
+    def _scalarized(
+        self, state: State, observations: Sequence[Evaluation], first: Place
+    ) -> Sequence[Evaluation]:
+        """Observations for a sampler of deepband, which minimises one loss. Other samplers receive
+        what was recorded."""
+        from deepband.samplers.scalarization import scalarized
+
+        name = getattr(self.sampler, "scalarization", None)
+        if name is None:
+            return observations
+        return scalarized(state, observations, name, self.created.seed, first)
 
     def _draw(
         self,

@@ -89,11 +89,26 @@ def _study(points: Points, ranked: Sequence[Evaluation], seed: int) -> optuna.St
         constant_liar=True,
         seed=seed,
     )
-    study = optuna.create_study(sampler=sampler)
+    values = _values(ranked)
+    study = optuna.create_study(sampler=sampler, directions=["minimize"] * len(values[0]))
     places = points.of([each.config for each in ranked])
     by_age = sorted(range(len(ranked)), key=lambda rank: _age(ranked[rank]))
-    study.add_trials(_trial(points, places[rank], rank) for rank in by_age)
+    study.add_trials(_trial(points, places[rank], values[rank]) for rank in by_age)
     return study
+
+
+def _values(ranked: Sequence[Evaluation]) -> list[tuple[float, ...]]:
+    """What Optuna minimises: ranks or, with several objectives, vectors in which every result
+    dominates those on lower rungs, and all feasible ones dominate the others, which are ranked."""
+    count = max(len(each.objectives) for each in ranked)
+    if count < 2:
+        return [(float(rank),) for rank in range(len(ranked))]
+    top = max(each.rung for each in ranked)
+    return [
+        tuple(2.0 * (top - each.rung) + loss for loss in each.objectives.values())
+        or (2.0 * (top + 1) + rank,) * count
+        for rank, each in enumerate(ranked)
+    ]
 
 
 def _age(evaluation: Evaluation) -> tuple[int, int, int]:
@@ -101,14 +116,14 @@ def _age(evaluation: Evaluation) -> tuple[int, int, int]:
     return evaluation.run, evaluation.bracket, evaluation.index
 
 
-def _trial(points: Points, place: Floats, rank: int) -> FrozenTrial:
+def _trial(points: Points, place: Floats, values: Sequence[float]) -> FrozenTrial:
     active = [
         number
         for number in np.flatnonzero(~np.isnan(place)).tolist()
         if not points.is_constant[number]
     ]
     return create_trial(
-        value=float(rank),
+        values=list(values),
         params={str(number): _shown(points, number, place[number]) for number in active},
         distributions={str(number): _distribution(points, number) for number in active},
     )
@@ -116,7 +131,7 @@ def _trial(points: Points, place: Floats, rank: int) -> FrozenTrial:
 
 def _running_trial(points: Points, place: Floats) -> FrozenTrial:
     """A pending config."""
-    trial = _trial(points, place, 0)
+    trial = _trial(points, place, [0.0])
     return create_trial(
         state=TrialState.RUNNING, params=trial.params, distributions=trial.distributions
     )

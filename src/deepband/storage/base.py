@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from deepband.core.facts import Fact
+from deepband.core.state import State
 
 
 class Storage(Protocol):
@@ -28,6 +29,15 @@ class Storage(Protocol):
         """Lock the study for writing, or raise LockedError. Locking twice does nothing.
 
         Returns True if the study has changed since it was loaded, and must be loaded again."""
+
+    def begin_turn(self, state: State, seconds: float) -> Sequence[Fact] | None:
+        """Lock the study for one call, or raise LockedError if that takes longer than this.
+
+        Returns the facts that were added since the state was read here, or None if the study must
+        be loaded again."""
+
+    def end_turn(self) -> None:
+        """Release the lock, if it is held."""
 
     def check_unlocked(self) -> None:
         """Raise LockedError if another process has locked the study."""

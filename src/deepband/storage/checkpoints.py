@@ -89,10 +89,11 @@ class Checkpoints:
         bracket, index, rung = key
         return self.folder / str(bracket) / str(index) / str(rung)
 
-    def begin(self, key: JobKey) -> tuple[Path, Path | None]:
-        """An empty folder for an attempt at a job, and the folder that an interrupted attempt
-        saved, if any. A checkpoint without a recorded result is also one of those. An attempt that
-        was interrupted during its first `Context.save` does not replace one that had saved."""
+    def begin(self, key: JobKey, token: str | None = None) -> tuple[Path, Path | None]:
+        """An empty folder for an attempt at a job, named after a token, by default a new one, and
+        the folder that an interrupted attempt saved, if any. A checkpoint without a recorded result
+        is also one of those. An attempt that was interrupted during its first `Context.save` does
+        not replace one that had saved."""
         self._refuse_links(self.attempts / "any", self.path(key))
         self.attempts.mkdir(parents=True, exist_ok=True)
         partial = self.attempts / _attempt_name(key, PARTIAL)
@@ -104,7 +105,7 @@ class Checkpoints:
             abandon(left)
         if partial.is_symlink():
             _remove(partial)
-        path = self.attempts / _attempt_name(key, secrets.token_hex(4))
+        path = self.attempts / _attempt_name(key, token or secrets.token_hex(4))
         path.mkdir()
         return path, partial if partial.is_dir() else None
 

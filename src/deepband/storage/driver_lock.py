@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -19,13 +21,22 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from deepband.errors import LockedError, StorageError
-from deepband.system import plain_files
+from deepband.system import interrupts, plain_files
+from deepband.system.file_locks import excludes_others
+from deepband.system.posix import fcntl
 
 LOCK, HOLDER = "lock", "driver.json"
-FOLDERS = ("jobs", "outbox", "output")
+FOLDERS = ("jobs", "outbox", "output", "slurm")
 CHECKPOINTS, ATTEMPTS = "checkpoints", "attempts"
 ATTEMPTS_TO_LOCK = 100
 """How often to try again because another process has just removed the lock file."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
+"""Seconds between two attempts to lock a study that another process has locked."""
+UNSHARED = (
+    "its file system does not keep processes from locking the same file at the same time, so only "
+    "one process can use the study: move it to a local disk, or to a network file system whose "
+    "locks work (`deepband doctor` checks that), or let one process run it with `deepband run`."
+)
 
 
 class DriverLock:
@@ -37,24 +48,73 @@ class DriverLock:
         self._is_link = folder != study.with_name(folder.name)
         """Whether the user has put the folder elsewhere: then it is never removed."""
         self._file = FileLock(folder / LOCK, timeout=0, thread_local=False, fallback_to_soft=False)
+        self._path = str(folder / LOCK)
         self._process = os.getpid()
         self._identity: tuple[int, int] | None = None
         """Device and inode of the lock file."""
+        self._is_checked = False
+        """Whether the lock is known to exclude other processes."""
 
     @property
     def is_held(self) -> bool:
         return self._file.is_locked
 
-    def acquire(self) -> None:
-        """Lock the study, or raise a LockedError at once."""
+    def acquire(self, seconds: float = 0.0, named: bool = True) -> None:
+        """Lock the study, or raise a LockedError if that takes longer than this many seconds. If
+        `named`, other processes learn which one has locked it."""
         if self.is_held:
             return
         try:
-            self._lock()
+            self._lock_within(seconds)
             found = os.stat(self._folder / LOCK)
         except OSError as error:
             raise StorageError(self._study, f"cannot be locked for writing: {error}.") from error
         self._identity = found.st_dev, found.st_ino
+        if named:
+            self._name_holder()
+        elif os.path.lexists(self._folder / HOLDER):
+            with suppress(OSError):  # it names a process that had locked the study before
+                plain_files.remove_file(self._folder, HOLDER)
+
+    def check_exclusive(self) -> None:
+        """Raise a StorageError if the lock, which is held, does not exclude others. This is checked
+        once."""
+        if not self._is_checked and not excludes_others(self._folder, LOCK):
+            raise StorageError(self._study, UNSHARED)
+        self._is_checked = True
+
+    def _lock_within(self, seconds: float) -> None:
+        """Lock the study as soon as it is possible within this time. Waiting processes try again
+        at random times, so that none is always the last."""
+        end, pause = time.monotonic() + seconds, SHORTEST_PAUSE
+        while True:
+            try:
+                self._lock()
+                return
+            except LockedError:
+                if time.monotonic() >= end:
+                    raise
+            while time.monotonic() < end and not self._is_free():
+                interrupts.check()
+                time.sleep(random.uniform(pause / 2, pause))
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _is_free(self) -> bool:
+        """Whether the study can probably be locked. This is much faster than trying to."""
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return True  # trying says what is wrong
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _name_holder(self) -> None:
+        """Write which process has locked the study."""
         since = datetime.now().astimezone().isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
         with (
@@ -63,9 +123,11 @@ class DriverLock:
         ):
             file.write(json.dumps(holder).encode())
 
-    def release(self) -> None:
-        """Release the lock, and remove the folder if it is empty otherwise."""
-        if self.is_held and os.getpid() == self._process:  # a forked child must leave it alone
+    def release(self, tidily: bool = True) -> None:
+        """Release the lock and, if `tidily`, remove the folder if it is empty otherwise."""
+        if (
+            tidily and self.is_held and os.getpid() == self._process
+        ):  # a forked child must leave it alone
             with suppress(OSError):
                 self._tidy()
         self._file.release()

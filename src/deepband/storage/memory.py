@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from deepband.core.facts import Fact, JobReleased, JobsStarted
+from deepband.core.state import State
 
 NOTES = frozenset({JobsStarted, JobReleased})
 
@@ -23,6 +24,12 @@ class MemoryStorage:
 
     def lock(self) -> bool:
         return False
+
+    def begin_turn(self, state: State, seconds: float) -> Sequence[Fact]:
+        return ()
+
+    def end_turn(self) -> None:
+        pass
 
     def check_unlocked(self) -> None:
         pass

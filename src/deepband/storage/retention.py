@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from deepband.core.evaluations import best_result
-from deepband.core.facts import JobKey, evaluated_job
+from deepband.core.evaluations import best_first, best_result, front
+from deepband.core.facts import JobFinished, JobKey, evaluated_job
+from deepband.core.rank_order import Place
 from deepband.core.schedule import Schedule
 from deepband.core.state import State
 from deepband.core.strategies import FRUGAL
@@ -40,12 +41,18 @@ def read_keep(given: str) -> Keep:
 def protected(state: State, keep: Keep) -> set[JobKey]:
     """The checkpoints of the best evaluations, on any rung and on the highest one, which are kept
     whatever became of their configs. None if nothing is to be kept."""
-    best = best_result(state)
-    if best is None or keep.configs == 0:
+    if keep.configs == 0:
         return set()
-    top = state.leaders[max(state.leaders)]
-    places = (((each.bracket, each.index, each.rung), each.origin) for each in (best, top))
+    places = (((each.bracket, each.index, each.rung), each.origin) for each in _best(state))
     return {evaluated_job(*place) for place in places}
+
+
+def _best(state: State) -> list[JobFinished]:
+    """The best results, on any rung and on the highest one. With several objectives, the front."""
+    if state.criteria.several:
+        return front(state)
+    best = best_result(state)
+    return [] if best is None else [best, state.leaders[max(state.leaders)]]
 
 
 def superfluous(state: State, keep: Keep, kept: Iterable[JobKey]) -> list[JobKey]:
@@ -54,10 +61,10 @@ def superfluous(state: State, keep: Keep, kept: Iterable[JobKey]) -> list[JobKey
     if keep.all:
         return []
     best = protected(state, keep)
-    newest: dict[tuple[int, int], int] = {}
+    newest: dict[Place, int] = {}
     for bracket, index, rung in (kept := [key for key in kept if _is_recorded(state, key)]):
         newest[bracket, index] = max(rung, newest.get((bracket, index), rung))
-    ranked = sorted(newest, key=lambda config: _rank(state, (*config, newest[config])))
+    ranked = _ranked(state, newest)
     spared = set(ranked[: keep.configs]) | {each for each in ranked if _undecided(state, *each)}
     return [
         (bracket, index, rung)
@@ -107,12 +114,13 @@ def _is_recorded(state: State, key: JobKey) -> bool:
     return index in state.results.get((bracket, rung), {})
 
 
-def _rank(state: State, key: JobKey) -> tuple[int, float, int, int]:
-    """Higher rungs first, then smaller losses."""
-    bracket, index, rung = key
-    result = state.results[bracket, rung].get(index)
-    loss = result.loss if result and result.loss is not None else float("inf")
-    return -rung, loss, bracket, index
+def _ranked(state: State, newest: Mapping[Place, int]) -> list[Place]:
+    """Configs by the rung of their newest checkpoint, highest first, and by their rank there."""
+    by_rung: dict[int, list[JobFinished]] = {}
+    for (bracket, index), rung in newest.items():
+        by_rung.setdefault(rung, []).append(state.results[bracket, rung][index])
+    ordered = (best_first(state, by_rung[rung]) for rung in sorted(by_rung, reverse=True))
+    return [(each.bracket, each.index) for results in ordered for each in results]
 
 
 def _undecided(state: State, bracket: int, index: int) -> bool:

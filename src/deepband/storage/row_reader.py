@@ -7,6 +7,7 @@ Files older than format 3 have no checksums.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,18 +16,21 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
+from deepband.core.criteria import Criteria, read_criteria
 from deepband.core.facts import (
     Config,
     ConfigsDrawn,
     Confirmed,
     Fact,
     JobFinished,
+    JobsLeased,
     ObjectiveNamed,
     RunStarted,
     SpaceChange,
     StudyCreated,
 )
-from deepband.errors import FactError
+from deepband.errors import FactError, InputError
+from deepband.storage import lease_rows
 from deepband.storage.checksums import Row, Tally
 from deepband.storage.schema import (
     COLUMNS,
@@ -39,10 +43,12 @@ from deepband.storage.schema import (
 from deepband.storage.tagged_json import from_text
 
 Head: TypeAlias = Mapping[str, Any]
-"""The row of the study, by column."""
+"""The row of the study, by column. Two entries are not stored: the `format` of the file, and as
+`leased` the part of `contents` that belongs to leases, whose rows are removed one day."""
 ID = re.compile("[0-9A-Za-z]{1,64}")
 """What the id of a study may look like: it is also the name of a folder."""
 FIRST_WITH_CONFIRMATIONS = 5
+FIRST_WITH_LEASES = 6
 
 
 def read(connection: sqlite3.Connection) -> Iterator[Fact]:
@@ -54,38 +60,44 @@ def read(connection: sqlite3.Connection) -> Iterator[Fact]:
     yield from _runs(connection, tally, 0, _evaluations(connection, tally))
     yield from _drawn(connection, tally)
     yield from _confirmed(connection, tally)
+    yield from _leased(connection, tally)
     _check_contents(tally, row)
 
 
 def read_since(
     connection: sqlite3.Connection,
+    row: Head,
     commit: int,
-    contents: int | None,
+    contents: int,
     runs: int,
     drawn: Sequence[int],
 ) -> Iterator[Fact]:
     """The facts after a commit for a state that has `runs` runs and `drawn` configs per bracket.
-    `contents` was the sum of the study's checksums at that commit."""
-    tally, row = _tally(connection, contents or 0), head(connection)
+    `row` is that of the study now, and `contents` was the sum of its checksums at that commit,
+    without those of leases."""
+    tally = _tally(connection, contents + row["leased"])
     if row["objective"] is not None:
         yield ObjectiveNamed(row["objective"])
     evaluations = _evaluations(connection, tally, "WHERE commits > ?", commit)
     yield from _runs(connection, tally, runs, evaluations)
-    for bracket, first in enumerate(drawn):
-        where = 'WHERE bracket = ? AND "index" >= ?'
-        yield from _drawn(connection, tally, where, bracket, first, first=first)
-    yield from _drawn(connection, tally, "WHERE bracket >= ?", len(drawn))
+    known = [each for place in enumerate(drawn) for each in place]
+    new = '(bracket = ? AND "index" >= ?) OR ' * len(drawn) + "bracket >= ?"
+    yield from _drawn(connection, tally, f"WHERE {new}", *known, len(drawn), firsts=drawn)
     yield from _confirmed(connection, tally, "WHERE commits > ?", commit)
     _check_contents(tally, row)
+    yield from _leased(connection, Tally(), "WHERE commits > ?", commit)
 
 
 def head(connection: sqlite3.Connection) -> Head:
-    """The verified row of the study. Columns that an older format does not have are None."""
+    """The verified row of the study, and its format. Columns that an older format does not have are
+    None."""
     check_references(connection)
     rows = list(_rows(connection, "studies", _tally(connection)))
     if len(rows) != 1:
         raise FactError(f"the table studies has {len(rows)} rows, not one")
-    return dict(zip(STUDY, rows[0], strict=True))
+    version = format_of(connection)
+    leased = lease_rows.total(connection) if version >= FIRST_WITH_LEASES else 0
+    return dict(zip(STUDY, rows[0], strict=True)) | {"format": version, "leased": leased}
 
 
 def _check_contents(tally: Tally | None, row: Head) -> None:
@@ -182,13 +194,13 @@ def _drawn(
     tally: Tally | None,
     where: str = "",
     *given: int,
-    first: int = 0,
+    firsts: Sequence[int] = (),
 ) -> Iterator[ConfigsDrawn]:
-    """The configs of every bracket, from index `first` on."""
+    """The configs of every bracket, from the first index of each on, by default 0."""
     rows = _rows(connection, "configs", tally, f'{where} ORDER BY bracket, "index"', *given)
-    following: dict[int, int] = {}
+    following = dict(enumerate(firsts))
     for (bracket, origin), drawn in groupby(rows, key=itemgetter(0, 3)):
-        start = following.get(bracket, first)
+        start = following.get(bracket, 0)
         configs = tuple(_configs(drawn, start))
         following[bracket] = start + len(configs)
         yield ConfigsDrawn(bracket, start, configs, origin)
@@ -197,6 +209,7 @@ def _drawn(
 def _study(row: Head) -> StudyCreated:
     if not ID.fullmatch(row["study"]):  # "../.." would lead out of the study's folder
         raise FactError(f"its id {row['study']!r} is not a valid name of a folder")
+    criteria = _criteria(row)
     return StudyCreated(
         row["study"],
         from_text(row["space"]),
@@ -211,7 +224,31 @@ def _study(row: Head) -> StudyCreated:
         bool(row["whole_costs"]),
         bool(row["reuse_identical"]),
         row["parallel"],
+        criteria.objectives,
+        criteria.constraints,
     )
+
+
+def _criteria(row: Head) -> Criteria:
+    """The objectives and constraints of a study. They are checked like those that users give."""
+    objectives, constraints = _pairs(row["objectives"]), _pairs(row["constraints"])
+    maximize = None if objectives else bool(row["maximize"])
+    try:
+        found = read_criteria(maximize, objectives or None, constraints or None)
+    except InputError as error:
+        raise FactError(str(error)) from error
+    if found.maximize != bool(row["maximize"]):
+        raise FactError("the direction of its objective is ambiguous")
+    return found
+
+
+def _pairs(text: str | None) -> dict[Any, Any]:
+    """The pairs in a JSON list, as a mapping."""
+    pairs = [] if text is None else json.loads(text)
+    found = dict(pairs)
+    if not isinstance(pairs, list) or len(found) != len(pairs) or (text is not None and not pairs):
+        raise FactError(f"{text!r} are not objectives or constraints")
+    return found
 
 
 def _configs(rows: Iterable[Row], first: int) -> Iterator[Config]:
@@ -228,9 +265,11 @@ def _evaluations(
     """Evaluations by run and rung, so that a state can make promotions while it reads them."""
     order = 'ORDER BY run, bracket, rung, "index"'
     for row in _rows(connection, "evaluations", tally, f"{where} {order}", *given):
-        *plain, metrics, seconds, resumed_from, curve, origin, _, _ = row
+        *key, loss, error, metrics, seconds, resumed_from, curve, origin, losses, _, _ = row
         yield (
-            *plain,
+            *key,
+            loss if losses is None else _losses(losses, loss, error),
+            error,
             dict(from_text(metrics)) if metrics else None,
             seconds,
             resumed_from,
@@ -248,6 +287,26 @@ def _confirmed(
         bracket, index, rung, repetition, loss, error, metrics, seconds, _, _ = row
         read = dict(from_text(metrics)) if metrics else None
         yield Confirmed(bracket, index, rung, repetition, loss, error, read, seconds)
+
+
+def _losses(text: str, loss: float | None, error: str | None) -> tuple[float, ...]:
+    """One loss for each of several objectives. Infinity, which JSON does not have, is a string."""
+    losses = json.loads(text)
+    valid = isinstance(losses, list) and all(map(_is_loss, losses))
+    if not valid or loss is not None or error is not None:
+        raise FactError(f"{text!r} are not losses")
+    return tuple(map(float, losses))
+
+
+def _is_loss(given: Any) -> bool:
+    return given == "inf" or (type(given) in (int, float) and math.isfinite(given))
+
+
+def _leased(
+    connection: sqlite3.Connection, tally: Tally | None, where: str = "", *given: int
+) -> Iterator[JobsLeased]:
+    if format_of(connection) >= FIRST_WITH_LEASES:
+        yield from map(lease_rows.read, _rows(connection, "leases", tally, where, *given))
 
 
 def _curve(text: str) -> tuple[tuple[float, float], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
@@ -14,14 +15,16 @@ from deepband.core.facts import (
     Confirmed,
     Fact,
     JobFinished,
+    JobsLeased,
     JobsReopened,
     ObjectiveNamed,
     RunStarted,
     StudyCreated,
 )
+from deepband.storage import lease_rows
 from deepband.storage.checksums import Row, checksum
 from deepband.storage.row_reader import Head
-from deepband.storage.schema import COLUMNS, LISTED, STUDY
+from deepband.storage.schema import COLUMNS, FORMAT, LISTED, STUDY
 from deepband.storage.tagged_json import to_text
 
 _Open: TypeAlias = dict[str, Any]
@@ -32,7 +35,7 @@ THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
 def write(connection: sqlite3.Connection, facts: Iterable[Fact], head: Head | None) -> Head | None:
     """Write facts within the current transaction, and return the new row of the study. `head` is
     the row before, if there was one; None means that it has changed and nothing may be written."""
-    row = dict(head) if head else {}
+    row = dict(head) if head else {"format": FORMAT, "leased": 0}
     row["commits"] = row.get("commits", 0) + 1
     for kind, same in groupby(facts, key=type):
         _WRITE[kind](connection, list(same), row)
@@ -87,6 +90,8 @@ def _write_study(_: sqlite3.Connection, facts: Sequence[StudyCreated], row: _Ope
         whole_costs=int(fact.whole_costs),
         reuse_identical=int(fact.reuse_identical),
         parallel=fact.parallel,
+        objectives=json.dumps(fact.objectives) if fact.objectives else None,
+        constraints=json.dumps(fact.constraints) if fact.constraints else None,
         space=to_text(fact.space),
         objective=None,
         created=_now(),
@@ -133,19 +138,21 @@ def _write_finished(
     rows = [
         (
             *key,
-            _real(loss),
+            None if isinstance(loss, tuple) else _real(loss),
             error,
             to_text(metrics) if metrics else None,
             _real(seconds),
             resumed_from,
             to_text([list(map(_number, point)) for point in curve]) if curve else None,
             origin,
+            json.dumps(list(map(_number, loss))) if isinstance(loss, tuple) else None,
             now,
             row["commits"],
         )
         for (*key, loss, error, metrics, seconds, resumed_from, curve, origin) in facts
     ]
     row["contents"] += _insert(connection, "evaluations", rows)
+    _count_leases(row, lease_rows.forget(connection, [fact[:3] for fact in facts]))
 
 
 def _number(value: float) -> float | str:
@@ -164,7 +171,7 @@ def _write_confirmed(
     rows = [
         (
             *fact.key,
-            _real(fact.loss),
+            None if isinstance(fact.loss, tuple) else _real(fact.loss),
             fact.error,
             to_text(fact.metrics) if fact.metrics else None,
             _real(fact.seconds),
@@ -174,6 +181,16 @@ def _write_confirmed(
         for fact in facts
     ]
     row["contents"] += _insert(connection, "confirmations", rows)
+
+
+def _write_leased(connection: sqlite3.Connection, facts: Sequence[JobsLeased], row: _Open) -> None:
+    _count_leases(row, lease_rows.write(connection, facts, row["commits"]))
+
+
+def _count_leases(row: _Open, difference: int) -> None:
+    """Update the sum of the checksums of leases, and that of all rows."""
+    row["leased"] += difference
+    row["contents"] += difference
 
 
 def _write_reopened(
@@ -195,5 +212,6 @@ _WRITE: dict[type, Callable[[sqlite3.Connection, Any, _Open], None]] = {
     JobFinished: _write_finished,
     JobsReopened: _write_reopened,
     Confirmed: _write_confirmed,
+    JobsLeased: _write_leased,
 }
 """The functions that write facts of each type, and update the row of the study."""

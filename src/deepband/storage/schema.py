@@ -3,7 +3,8 @@
 Format 1 has neither origins nor commit numbers, and format 2 has no checksums; early files of it
 have no origins. Format 3 has no width, number of brackets or change of the space in a run, and
 format 4 has neither confirmations nor shared results, and no declared parallelism: samplers that
-learn sampled groups of eight, to which eight virtual workers come closest. Older files are read as
+learn sampled groups of eight, to which eight virtual workers come closest. Format 5 has a single
+objective, no constraints and no leases (`lease_rows.py`). Older files are read as
 they are and upgraded by the first write. Newer files are refused, because their facts may mean
 something that this version does not know, such as a new kind of run.
 """
@@ -15,7 +16,7 @@ import sqlite3
 from deepband.errors import FactError
 from deepband.storage.checksums import checksum
 
-FORMAT = 5
+FORMAT = 6
 APPLICATION = 0x44454550  # "DEEP"
 
 CONFIRMATIONS = """
@@ -36,6 +37,23 @@ CREATE TABLE IF NOT EXISTS confirmations (
 ) STRICT, WITHOUT ROWID
 """
 """What format 5 adds: evaluations with other seeds."""
+LEASES = """
+CREATE TABLE IF NOT EXISTS leases (
+    bracket INTEGER NOT NULL,
+    "index" INTEGER NOT NULL,
+    rung INTEGER NOT NULL,
+    token TEXT NOT NULL,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL, -- 0 if the lease does not end with a process
+    started TEXT NOT NULL, -- when the process did
+    until REAL NOT NULL, -- seconds since 1970; 0 if it was released
+    commits INTEGER NOT NULL, -- the commit that it came with
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (bracket, "index", rung, token),
+    FOREIGN KEY (bracket, "index") REFERENCES configs (bracket, "index")
+) STRICT, WITHOUT ROWID
+"""
+"""What format 6 adds: the leases of jobs without a result."""
 SCHEMA = f"""
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {FORMAT};
@@ -56,6 +74,8 @@ CREATE TABLE studies (
     whole_costs INTEGER NOT NULL, -- whether costs count the whole budgets that jobs carry
     reuse_identical INTEGER NOT NULL, -- whether equal configs share one result per rung
     parallel INTEGER NOT NULL, -- the number of virtual workers
+    objectives TEXT, -- their names and directions, if they have names
+    constraints TEXT, -- the bounds of metrics
     reopened INTEGER NOT NULL, -- the last commit that took evaluations back
     contents INTEGER NOT NULL, -- the sum of the checksums of all rows of the other tables
     checksum INTEGER NOT NULL
@@ -92,12 +112,14 @@ CREATE TABLE evaluations (
     finished TEXT NOT NULL,
     commits INTEGER NOT NULL, -- the commit that it came with
     origin TEXT, -- of one that was made elsewhere
+    objectives TEXT, -- one loss for each of several objectives
     checksum INTEGER NOT NULL,
     PRIMARY KEY (bracket, "index", rung),
     FOREIGN KEY (bracket, "index") REFERENCES configs (bracket, "index")
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX evaluations_by_commit ON evaluations (commits);
 {CONFIRMATIONS};
+{LEASES};
 """
 NUMBER = "INTEGER NOT NULL DEFAULT 0"
 ADDED = {
@@ -107,6 +129,8 @@ ADDED = {
         "whole_costs": NUMBER,
         "reuse_identical": NUMBER,
         "parallel": "INTEGER NOT NULL DEFAULT 8",
+        "objectives": "TEXT",
+        "constraints": "TEXT",
         "checksum": NUMBER,
     },
     "runs": {
@@ -116,7 +140,7 @@ ADDED = {
         "checksum": NUMBER,
     },
     "configs": {"origin": "TEXT", "checksum": NUMBER},
-    "evaluations": {"commits": NUMBER, "origin": "TEXT", "checksum": NUMBER},
+    "evaluations": {"commits": NUMBER, "origin": "TEXT", "objectives": "TEXT", "checksum": NUMBER},
 }
 """Columns added after format 1, in the order of the upgrade."""
 DEFAULTS = {"width": 1, "parallel": 8}
@@ -125,12 +149,14 @@ INDEX = "CREATE INDEX IF NOT EXISTS evaluations_by_commit ON evaluations (commit
 
 COLUMNS = {
     "studies": "study eta min_budget max_budget seed maximize integer_budgets sampler chunk space "
-    "objective created commits reopened contents whole_costs reuse_identical parallel",
+    "objective created commits reopened contents whole_costs reuse_identical parallel "
+    "objectives constraints",
     "runs": "run max_budget strategy started width brackets change",
     "configs": "bracket index config origin",
     "evaluations": "bracket index rung run loss error metrics seconds resumed_from curve origin "
-    "finished commits",
+    "objectives finished commits",
     "confirmations": "bracket index rung repetition loss error metrics seconds finished commits",
+    "leases": "bracket index rung token host pid started until commits",
 }
 """The columns that the checksum of a row covers, in this order: all but the checksum itself."""
 STUDY = COLUMNS["studies"].split()
@@ -138,11 +164,15 @@ LISTED = {
     table: ", ".join(f'"{name}"' for name in names.split()) for table, names in COLUMNS.items()
 }
 """The same columns as SQL."""
-KEYS = {"runs": 1, "configs": 2, "evaluations": 3, "confirmations": 4}
+KEYS = {"runs": 1, "configs": 2, "evaluations": 3, "confirmations": 4, "leases": 4}
 """How many of these columns form the primary key, for every table except `studies`."""
 
 
-REFERENCES = {"evaluations": ("configs", 2), "confirmations": ("evaluations", 3)}
+REFERENCES = {
+    "evaluations": ("configs", 2),
+    "confirmations": ("evaluations", 3),
+    "leases": ("configs", 2),
+}
 """The table that each row of a table refers to, and by how many of its first columns."""
 
 
@@ -174,6 +204,7 @@ def missing_columns(connection: sqlite3.Connection, table: str) -> list[str]:
 def upgrade(connection: sqlite3.Connection) -> None:
     """Upgrade an older file to this format, within the current transaction."""
     connection.execute(CONFIRMATIONS)
+    connection.execute(LEASES)
     changed = {table: missing_columns(connection, table) for table in ADDED}
     for table, missing in changed.items():
         for name in missing:

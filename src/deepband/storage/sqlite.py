@@ -46,6 +46,8 @@ class SqliteStorage:
         self._process = os.getpid()
         self._head: row_reader.Head | None = None
         """The row of the study when it was last read or written here."""
+        self._version: int | None = None
+        """SQLite's number of the content that the connection for writing has seen."""
         self._stale = False
         """Whether a commit failed, so that the file must be read to know its content."""
 
@@ -66,23 +68,27 @@ class SqliteStorage:
         """The facts that were added since the state was read here. None if the state must be
         rebuilt, because facts in it were removed or cannot be confirmed."""
         with self._reading() as connection:
-            row = row_reader.head(connection)
-            known = self._head or row
-            commit, contents = known["commits"], known["contents"]
-            if not row_reader.is_grown(row, state.created.study, commit):
-                return None
-            if row["commits"] == commit:
-                return []
-            upgraded = known["reuse_identical"] is None and row["reuse_identical"] is not None
-            if contents is None or upgraded:  # read in a format whose checksums say nothing now
-                return None
-            last = row_reader.read_commit(connection, commit)
-            if any(_held(state, each) != each for each in last):
-                return None  # a backup was restored and continued
-            drawn = [len(configs) for configs in state.configs]
-            news = list(row_reader.read_since(connection, commit, contents, len(state.runs), drawn))
-            self._head = row
-            return news
+            return self._news(connection, state)
+
+    def _news(self, connection: sqlite3.Connection, state: State) -> list[Fact] | None:
+        row = row_reader.head(connection)
+        known = self._head or row
+        commit, contents = known["commits"], known["contents"]
+        if not row_reader.is_grown(row, state.created.study, commit):
+            return None
+        if row["commits"] == commit:
+            self._head = row  # with checksums, if the file was upgraded
+            return []
+        if known["format"] != row["format"]:  # read in a format whose checksums say nothing now
+            return None
+        last = row_reader.read_commit(connection, commit)
+        if any(_held(state, each) != each for each in last):
+            return None  # a backup was restored and continued
+        drawn, contents = [len(configs) for configs in state.configs], contents - known["leased"]
+        given = row, commit, contents, len(state.runs), drawn
+        news = list(row_reader.read_since(connection, *given))
+        self._head = row
+        return news
 
     def summary(self) -> row_reader.Summary:
         """The study in a few numbers. Reads only part of the file."""
@@ -98,7 +104,7 @@ class SqliteStorage:
         self._check_process()
         if self._lost() is not None:
             return False  # there is nothing to lock or to load: `append` raises
-        if self._connection is not None:
+        if self._connection is not None and self._lock.is_held:
             stale, self._stale = self._stale, False
             return stale
         self._check_path()
@@ -111,6 +117,32 @@ class SqliteStorage:
         except BaseException:
             self.close()
             raise
+
+    def begin_turn(self, state: State, seconds: float) -> Sequence[Fact] | None:
+        self._check_process()
+        if self._lost() is not None:
+            return []  # there is nothing to lock or to read: `append` raises
+        self._check_path()
+        self._lock.acquire(seconds, named=False)
+        try:
+            self._lock.check_exclusive()
+            with storage_errors(self.path):
+                changed = patiently(self.path, self._take_over)
+                stale, self._stale = self._stale, False
+                return None if stale else self._read_news(state) if changed else []
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_news(self, state: State) -> list[Fact] | None:
+        """What other processes have written, read with the connection for writing."""
+        connection = self._connection
+        assert connection is not None
+        with _transaction(connection, "DEFERRED"):
+            return self._news(connection, state)
+
+    def end_turn(self) -> None:
+        self._lock.release(tidily=False)
 
     def append(self, facts: Sequence[Fact]) -> None:
         self._check_process()
@@ -226,7 +258,12 @@ class SqliteStorage:
                 self._lock.release()
 
     def _take_over(self) -> bool:
-        """Connect for writing, and return whether the study has changed since it was read."""
+        """Connect for writing, and return whether the study has changed since it was read. After a
+        turn, the connection is still there."""
+        if self._connection is not None:
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+            changed, self._version = bool(version != self._version), version
+            return changed
         connection = self._keep(connect(self.path, "rw"))
         try:
             check_ours(connection, self.path)
@@ -250,7 +287,7 @@ class SqliteStorage:
         """Keep the connection for writing, until this object is closed or garbage-collected."""
         found = os.stat(self.path)
         self._identity = found.st_dev, found.st_ino
-        self._connection = connection
+        self._connection, self._version = connection, None
         self._end = weakref.finalize(self, _close, connection, self._process)
         return connection
 

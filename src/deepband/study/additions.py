@@ -46,7 +46,7 @@ def add_results(
     check_text("origin", origin, "give a text that says where results come from.")
     session.lock()
     wanted = "results are pairs, [(budget, result), ...]"
-    read = list(read_results(results, wanted, session.maximize))
+    read = list(read_results(results, wanted, session.state.criteria))
     values = session.space.config(config)
     keys, facts = facts_to_add(session.state, values, read, origin, place)
     done = session.done

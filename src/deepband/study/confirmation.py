@@ -20,7 +20,7 @@ from deepband.core.facts import Confirmed, JobKey, Outcome, own_copy
 from deepband.core.records import Job
 from deepband.core.schedule import as_number, check_count
 from deepband.core.state import State
-from deepband.errors import InputError, JobError, NoResultError
+from deepband.errors import InputError, JobError, NoResultError, SeveralObjectivesError
 from deepband.execution.context import training_seed
 from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective, takes_context
@@ -28,6 +28,7 @@ from deepband.execution.outbox import JOBS, OUTPUT, RESULTS
 from deepband.execution.pace import Pace, Started
 from deepband.execution.progress import Progress, RunMeter, RunningEvaluation
 from deepband.execution.runner import RunOptions, run_jobs
+from deepband.execution.submissions import SUBMISSIONS
 from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
 from deepband.study.session import Session
@@ -55,6 +56,10 @@ def confirm(
 ) -> Confirmations:
     """Evaluate the best configs again, as often as there are seeds, and return their means."""
     top, seeds = check_count("top", top), check_seeds(seeds)
+    if options.precheck is not None:
+        raise InputError(
+            "confirm takes no precheck: it repeats configs that have already been trained."
+        )
     seeded = takes_context(options.called(objective))
     with session.confirming.lock:  # a second thread waits, and then finds everything recorded
         wanted = repetitions(selected(session.state, top), seeds)
@@ -76,7 +81,14 @@ def check_seeds(given: int) -> int:
 
 
 def selected(state: State, top: int) -> list[JobKey]:
-    """The results to confirm, or a NoResultError if there is none."""
+    """The results to confirm, or a NoResultError if there is none. Several objectives are refused:
+    means and intervals would not decide which config is better."""
+    if state.criteria.several:
+        raise SeveralObjectivesError(
+            state.criteria.names,
+            "nothing can be confirmed",
+            "Evaluate the configs of `study.front()` with other seeds in your own loop.",
+        )
     found = winners(state, top)
     if not found:
         raise NoResultError(count_evaluations(state))
@@ -124,10 +136,6 @@ class ConfirmationSession:
     @property
     def state(self) -> State:
         return self._session.state
-
-    @property
-    def maximize(self) -> bool:
-        return self._session.maximize
 
     @property
     def persistent(self) -> bool:
@@ -182,7 +190,9 @@ class ConfirmationSession:
     def release(self, job: Job) -> None:
         self._running.discard(_repetition(job.key))
 
-    def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
+    def record_outcomes(
+        self, pairs: Iterable[tuple[Job, Outcome]], origin: str | None = None
+    ) -> None:
         self.lock()
         facts = []
         for job, outcome in pairs:
@@ -203,7 +213,7 @@ class ConfirmationSession:
         """Remove the folders that are now empty."""
         root, study = self._session.files, self.state.created.study
         saved = ("checkpoints", study, "attempts"), ("checkpoints", study), ("checkpoints",)
-        for names in (*saved, (JOBS,), (RESULTS,), (OUTPUT,), ()):
+        for names in (*saved, (JOBS,), (RESULTS,), (OUTPUT,), (SUBMISSIONS,), ()):
             plain_files.remove_empty_folder(root, FOLDER, *names)
 
     def _is_open(self, found: Repetition) -> bool:

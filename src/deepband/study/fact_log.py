@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from deepband.core import hyperband
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from deepband.core.virtual_schedule import VirtualSchedule
 
 
-@synchronized(free={"parallel"})
+SECONDS_TO_WAIT = 30.0
+"""How long a call that uses leases waits for another process to unlock the study."""
+
+
+@synchronized(free={"parallel", "turn"})
 class FactLog:
     """A study's storage, its state, and its observers."""
 
@@ -36,6 +41,10 @@ class FactLog:
         self._shared = SharedResults() if state.created.reuse_identical else None
         self._simulated: VirtualSchedule | None = None
         self._method_lock = MethodLock()
+        self._keeps_lock = False
+        """Whether a call has locked the study until it is closed."""
+        self._in_turn = False
+        self._had_turns = False
 
     @property
     def parallel(self) -> int | None:
@@ -57,6 +66,11 @@ class FactLog:
             simulated.advance(self.state)
         return simulated
 
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether results were recorded after the study's file was lost."""
+        return bool(self._unsaved)
+
     def check_unlocked(self) -> None:
         """Raise LockedError if another process has locked the study, which stays unlocked."""
         self.storage.check_unlocked()
@@ -73,16 +87,59 @@ class FactLog:
             self._observers.check_quiet()
         self._closed = True
         self.storage.close()
+        now = time.time()
+        if self._had_turns and not any(self.state.is_leased(key, now) for key in self.state.leases):
+            with suppress(StorageError):  # another process uses the study
+                self.storage.check_unlocked()  # which removes an empty folder
+
+    @contextmanager
+    def turn(self, seconds: float = SECONDS_TO_WAIT) -> Iterator[None]:
+        """Lock the study for one call, unless it is locked until it is closed: within this block,
+        the state is up to date and no other process writes. Raises LockedError if another process
+        has locked it for longer than this."""
+        with self._method_lock.lock:
+            if self._closed:
+                raise ClosedError
+            if self._observers:
+                self._observers.check_quiet()
+            if self._keeps_lock or self._in_turn:
+                yield
+                return
+            self._in_turn = self._had_turns = True
+            try:
+                self._update(self.storage.begin_turn(self.state, seconds))
+                yield
+            finally:
+                self._in_turn = False
+                self.storage.end_turn()
+
+    def _update(self, news: Sequence[Fact] | None) -> None:
+        """Apply what other processes have written, or load everything again."""
+        if news is None:
+            self._reload()
+        elif news:
+            self._disrupt(news)
+            try:
+                self.state.apply(news)
+            except Exception:  # the state is now half updated
+                news = None
+                self._reload()
+        if news and self._observers:
+            self._observers.tell(news)
+        if self._shared is not None:
+            with suppress(GoneError):  # then they are kept like any other result
+                self._share_results(news or (), self._shared)
 
     def _lock(self) -> None:
         """Become the only process that writes to the study, or raise LockedError. Every method that
-        writes does this first; the lock is held until `close`."""
+        writes does this first. The lock is held until `close` or, within a turn, until its end."""
         if self._closed:
             raise ClosedError
         if self._observers:
             self._observers.check_quiet()
         if self.storage.lock():
             self._reload()
+        self._keeps_lock = self._keeps_lock or not self._in_turn
         if self._shared is not None:
             with suppress(GoneError):  # then they are kept like any other result
                 self._store_shared((), self._shared)
@@ -117,15 +174,27 @@ class FactLog:
         try:
             if facts:
                 self._store(facts)
+            self._share_results(facts, shared)
+        except BaseException:
+            self._shared = SharedResults()  # what was due is due again
+            raise
+
+    def _share_results(self, facts: Sequence[Fact], shared: SharedResults) -> None:
+        """Store the results that equal configs share after these facts."""
+        try:
             while facts := shared.due(self.state, facts):
                 self._store(facts)
         except BaseException:
             self._shared = SharedResults()  # what was due is due again
             raise
 
-    def _store(self, facts: Sequence[Fact]) -> None:
+    def _disrupt(self, facts: Sequence[Fact]) -> None:
+        """Start the simulation again if facts change a part of it."""
         if self._simulated is not None and any(map(self._simulated.is_disrupted_by, facts)):
             self._simulated = None
+
+    def _store(self, facts: Sequence[Fact]) -> None:
+        self._disrupt(facts)
         try:
             self.storage.append([*self._unsaved, *facts] if self._unsaved else facts)
         except GoneError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 
 from deepband.core.extension import options
-from deepband.core.facts import Config
+from deepband.core.facts import PRECHECK, Config, JobFinished
 from deepband.core.records import Job
 from deepband.core.schedule import is_finite
 from deepband.core.state import State
@@ -132,20 +132,33 @@ class _SampledLosses:
     """An objective whose losses are sampled from the recorded losses on the same rung."""
 
     def __init__(self, state: State) -> None:
-        self.known: dict[float, list[float]] = dict(_known_losses(state))
+        self.known: dict[float, list[object]] = dict(_known_results(state))
+        self.names = [*state.criteria.names, *(name for name, _ in state.criteria.constraints)]
 
-    def __call__(self, config: Config, budget: float) -> float:
+    def __call__(self, config: Config, budget: float) -> object:
         draw = random.Random(repr((sorted(config.items()), budget)))
-        return draw.choice(self.known.get(budget) or [draw.random()])
+        if found := self.known.get(budget):
+            return draw.choice(found)
+        number = draw.random()
+        return dict.fromkeys(["loss", *self.names], number) if self.names else number
 
 
-def _known_losses(state: State) -> Iterator[tuple[float, list[float]]]:
-    sign = -1.0 if state.created.maximize else 1.0  # values in the user's direction
+def _known_results(state: State) -> Iterator[tuple[float, list[object]]]:
     for rung, budget in enumerate(state.run.budgets):
         results = [
             each for cell, of in state.results.items() if cell[1] == rung for each in of.values()
         ]
-        yield budget, [sign * each.loss for each in results if each.loss is not None]
+        trained = (each for each in results if each.loss is not None and each.origin != PRECHECK)
+        yield budget, [_result(state, each) for each in trained]
+
+
+def _result(state: State, evaluated: JobFinished) -> object:
+    """What the objective returned, or could have returned, for a result."""
+    number = evaluated.number
+    if number is not None and not state.criteria.needs_mapping:
+        return state.value(number)
+    named = state.criteria.values(evaluated.loss) or {"loss": state.value(number or 0.0)}
+    return {**(evaluated.metrics or {}), **named}
 
 
 def _duration(state: State, seconds_per_unit: float, resumed: bool) -> Callable[[Job], float]:

@@ -7,11 +7,13 @@ integrations work with the session.
 from __future__ import annotations
 
 import os
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -22,6 +24,7 @@ from deepband.core.facts import (
     JobFinished,
     JobKey,
     JobReleased,
+    JobsLeased,
     JobsStarted,
     ObjectiveNamed,
     Outcome,
@@ -170,10 +173,10 @@ class Session(FactLog):
         key = next(self._startable(), None)
         return None if key is None else self._hand_out([key])[0]
 
-    def ask_all(self) -> list[Job]:
-        """All jobs that can start, marked as running."""
+    def ask_all(self, limit: int | None = None) -> list[Job]:
+        """All jobs that can start, or at most this many, marked as running."""
         self._lock()
-        keys = list(self._startable())
+        keys = self.startable(limit)
         return self._hand_out(keys) if keys else []
 
     def ask_batch(self, limit: int | None = None) -> list[Job]:
@@ -190,9 +193,17 @@ class Session(FactLog):
     def reserve(self, keys: Iterable[JobKey]) -> list[Job]:
         """Those of these jobs that can start, marked as running."""
         self._lock()
-        state, virtual = self.state, self.virtual
-        wanted = [key for key in keys if hyperband.is_ready(state, *key, virtual)]
+        wanted = self.ready_among(keys)
         return self._hand_out(wanted) if wanted else []
+
+    def ready_among(self, keys: Iterable[JobKey]) -> list[JobKey]:
+        """Those of these jobs that can start."""
+        state, virtual, now = self.state, self.virtual, self._now
+        return [key for key in keys if hyperband.is_ready(state, *key, virtual, now)]
+
+    def startable(self, limit: int | None) -> list[JobKey]:
+        """The jobs that can start, in order; at most this many."""
+        return list(islice(self._startable(), limit))
 
     @property
     def has_ready_job(self) -> bool:
@@ -203,12 +214,17 @@ class Session(FactLog):
         """The jobs that can start, in order. If equal configs share results, those that wait for
         one cannot; to know them, their configs are sampled first."""
         if self._shared is None:
-            return hyperband.ready_jobs(self.state, self.virtual)
+            return hyperband.ready_jobs(self.state, self.virtual, self._now)
         while unsampled := self._unsampled():
             self._create_configs(unsampled)
         shared, state = self._shared, self.state
-        keys = hyperband.ready_jobs(state, self.virtual)
+        keys = hyperband.ready_jobs(state, self.virtual, self._now)
         return (key for key in keys if not shared.waits(state, *key[:2]))
+
+    @property
+    def _now(self) -> float | None:
+        """The time, if it matters: while there are leases."""
+        return time.time() if self.state.leases else None
 
     def _unsampled(self) -> list[JobKey]:
         """The jobs that can start as soon as their configs are sampled."""
@@ -226,13 +242,30 @@ class Session(FactLog):
             self._record([drawn])
 
     def _hand_out(self, keys: Sequence[JobKey]) -> list[Job]:
-        started = JobsStarted(tuple(keys))
+        self._record_with_configs(keys, JobsStarted(tuple(keys)))
+        return jobs_of(self.state, keys)
+
+    def lease(self, keys: Sequence[JobKey], lease: JobsLeased) -> list[Job]:
+        """The jobs with these keys, after a lease of them is recorded."""
+        from deepband.core.leases import job_token
+
+        self._lock()
+        self._record_with_configs(keys, lease)
+        jobs = jobs_of(self.state, keys)
+        return [job._replace(token=job_token(job.key, lease.token)) for job in jobs]
+
+    def _record_with_configs(self, keys: Sequence[JobKey], fact: JobsStarted | JobsLeased) -> None:
+        """Record that jobs are handed out, and their configs if they are new."""
         if self.learns:
             self._create_configs(keys)
-            self._record([started])
+            self._record([fact])
         else:
-            self._record([*self.source.missing(self.state, keys), started])
-        return jobs_of(self.state, keys)
+            self._record([*self.source.missing(self.state, keys), fact])
+
+    def renew(self, leases: Sequence[JobsLeased]) -> None:
+        """Record new ends of leases."""
+        self._lock()
+        self._record(leases)
 
     def seed(self, job: Job) -> int:
         """What `context.seed` is."""
@@ -255,8 +288,11 @@ class Session(FactLog):
         if hyperband.is_running(self.state, *key):
             self._record([JobReleased(key)])
 
-    def record_outcomes(self, pairs: Iterable[tuple[Job, Outcome]]) -> None:
-        """Record the outcomes of jobs: all of them, or none if it raises."""
+    def record_outcomes(
+        self, pairs: Iterable[tuple[Job, Outcome]], origin: str | None = None
+    ) -> None:
+        """Record the outcomes of jobs: all of them, or none if it raises. With an origin, they were
+        not evaluated and cost nothing."""
         self._lock()
         state, learns = self.state, self.learns
         run, ahead = state.run.number, state.ahead.running
@@ -265,7 +301,7 @@ class Session(FactLog):
             key = check_open(state, job, learns)
             if key in finished:
                 raise JobError(*key, "the same job appears twice in this call.")
-            finished[key] = fact_of(key, run + 1 if key in ahead else run, outcome)
+            finished[key] = fact_of(key, run + 1 if key in ahead else run, outcome, origin)
         self._record([*self.source.missing(state, finished), *finished.values()])
 
     # Files

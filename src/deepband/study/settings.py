@@ -9,6 +9,7 @@ from fractions import Fraction
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Never, TypedDict
 
+from deepband.core.criteria import read_criteria
 from deepband.core.facts import Fact, StudyCreated
 from deepband.core.runs import started
 from deepband.core.schedule import Budget, Schedule, as_number, check_count, read_budget
@@ -41,6 +42,8 @@ class Settings(TypedDict):
     brackets: int | None
     reuse_identical: bool | None
     parallel: int | None
+    objectives: Mapping[str, str] | None
+    constraints: Mapping[str, tuple[float | None, float | None]] | None
 
 
 def open_study(
@@ -58,6 +61,8 @@ def open_study(
     brackets: int | None = None,
     reuse_identical: bool | None = None,
     parallel: int | None = None,
+    objectives: Mapping[str, str] | None = None,
+    constraints: Mapping[str, tuple[float | None, float | None]] | None = None,
     keep: str = "newest",
     **unknown: Never,
 ) -> Study:
@@ -92,6 +97,14 @@ def open_study(
     budgets say. The study then is the same for any number of workers, but more than `parallel` of
     them are of little use: they wait for results. Other samplers ignore it.
 
+    `objectives` names several objectives, each with its direction, such as {"error": "minimize",
+    "accuracy": "maximize"}. Results are then mappings with a number for each name, configs are
+    promoted by non-dominated sorting, and `front` takes the place of `best`. A single objective may
+    have a name, too.
+
+    `constraints` are bounds on metrics, such as {"memory_mb": (None, 500)}: every result must have
+    them. Configs that keep all bounds are promoted first.
+
     `keep` selects the checkpoints to keep: "newest" of each config, "all", "none", or "top:20".
 
     >>> study = open_study(space={"lr": (1e-4, 1e-1, "log")}, max_budget=9)
@@ -113,6 +126,8 @@ def open_study(
         brackets=brackets,
         reuse_identical=reuse_identical,
         parallel=parallel,
+        objectives=objectives,
+        constraints=constraints,
     )
     for name in unknown:
         raise unexpected_argument("open_study", name, [*given, "keep"])
@@ -178,6 +193,7 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Schedule, Spac
         )
     name, sampler, chunk = make_sampler(given["sampler"] or "uniform")
     space = Space.of(given["space"])
+    criteria = read_criteria(given["maximize"], given["objectives"], given["constraints"])
     created = StudyCreated(
         study=secrets.token_hex(8),
         space=space.description,
@@ -185,13 +201,15 @@ def create(given: Settings, where: object) -> tuple[StudyCreated, Schedule, Spac
         min_budget=read_budget("min_budget", low),
         max_budget=read_budget("max_budget", high),
         seed=0 if seed is None else _seed(seed),
-        maximize=_switch("maximize", given["maximize"]),
+        maximize=criteria.maximize,
         integer_budgets=whole,
         sampler=name,
         chunk=chunk,
         whole_costs=whole,
         reuse_identical=_switch("reuse_identical", given["reuse_identical"]),
         parallel=1 if given["parallel"] is None else check_count("parallel", given["parallel"]),
+        objectives=criteria.objectives,
+        constraints=criteria.constraints,
     )
     return created, schedule, space, sampler
 
@@ -206,6 +224,12 @@ def check_same(state: State, given: Settings) -> tuple[Space | None, Sampler]:
     _compare("integer_budgets", created.integer_budgets, given["integer_budgets"])
     _compare("reuse_identical", created.reuse_identical, given["reuse_identical"])
     _compare("parallel", created.parallel, given["parallel"])
+    if given["objectives"] is not None:
+        objectives = read_criteria(None, given["objectives"], None).objectives
+        _compare("objectives", dict(created.objectives), dict(objectives))
+    if given["constraints"] is not None:
+        constraints = read_criteria(None, None, given["constraints"]).constraints
+        _compare("constraints", dict(created.constraints), dict(constraints))
     if given["seed"] is not None:
         _compare("seed", created.seed, _seed(given["seed"]))
     for name, kept, budget in (

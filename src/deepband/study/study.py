@@ -12,13 +12,15 @@ from deepband.core.evaluations import (
     best_evaluation,
     best_evaluation_at,
     count_evaluations,
+    evaluation_of,
+    front,
 )
 from deepband.core.facts import JobKey
 from deepband.core.records import Evaluation, Job, with_checkpoint
 from deepband.core.results import read_result, read_results
 from deepband.core.schedule import Budget, as_number, check_count
 from deepband.core.strategies import StrategyName
-from deepband.errors import InputError, NoResultError
+from deepband.errors import InputError, NoResultError, SeveralObjectivesError
 from deepband.samplers import Sampler
 from deepband.study.observers import Observer
 from deepband.study.session import Session
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from deepband.analysis.confirmations import Confirmations
     from deepband.analysis.explanation import Verdict
     from deepband.analysis.failures import Failures
+    from deepband.analysis.prediction import Prediction
     from deepband.analysis.quote import Quote
     from deepband.analysis.summary import Plan, RunSummary
     from deepband.execution.devices import DevicesSpec
@@ -39,12 +42,14 @@ if TYPE_CHECKING:
     from deepband.execution.executors.base import Timeout
     from deepband.execution.executors.selection import ExecutorSpec
     from deepband.execution.objective import Objective
+    from deepband.execution.precheck import Precheck
     from deepband.execution.runner import Execution
     from deepband.plots import Plots
     from deepband.study.session import SpaceSpec
 
 FREE = {"ask", "ask_all", "ask_batch", "tell", "tell_all", "release", "optimize", "auto_extend"}
-FREE |= {"confirm", "plot", "max_budget", "width", "done", "observe", "close", "save_as"}
+FREE |= {"work"}
+FREE |= {"renew", "confirm", "plot", "max_budget", "width", "done", "observe", "close", "save_as"}
 """Methods whose steps are locked one by one, and values that any thread may read."""
 
 
@@ -96,7 +101,7 @@ class Study:
         *,
         workers: int | None = None,
         executor: ExecutorSpec = None,
-        resources: Mapping[str, float] | None = None,
+        resources: Mapping[str, Any] | None = None,
         timeout: Timeout = None,
         retries: int = 1,
         max_seconds: float | None = None,
@@ -109,6 +114,7 @@ class Study:
         per_device: int = 1,
         progress: ProgressSpec = None,
         batch: bool | int | None = None,
+        precheck: Precheck | None = None,
     ) -> None:
         """Evaluate jobs until the current run is done or a limit is reached.
 
@@ -120,10 +126,11 @@ class Study:
 
         - `workers`: the number of worker processes. With one, and without a timeout, jobs run in
           this process.
-        - `executor`: "dask://host:port" or a Dask client, "ray" or "ray://host:port", or any
-          `concurrent.futures.Executor`. `workers` is then the number of concurrent jobs, if the
-          executor does not report it.
-        - `resources`: what each job needs on Dask or Ray, such as {"num_gpus": 1}.
+        - `executor`: "dask://host:port" or a Dask client, "ray" or "ray://host:port", "slurm", or
+          any `concurrent.futures.Executor`. `workers` is then the number of concurrent jobs, if the
+          executor does not report it. In Slurm, it is the number of jobs that wait or run.
+        - `resources`: what each job needs on Dask or Ray, such as {"num_gpus": 1}, or in Slurm,
+          such as {"partition": "gpu", "gpus_per_node": 1, "timeout_min": 60}.
         - `devices`: the GPUs of worker processes, such as ["cuda:0", "cuda:1"], or "auto" for all.
           Each worker sees only its own, as `context.device`. By default, there is one worker for
           each device.
@@ -135,6 +142,10 @@ class Study:
         start or, if `batch` is a number, at most that many. Several workers share them evenly. If
         the call raises, its configs are run again in halves; only a batch of one fails. Each
         context is a `deepband.BatchContext`.
+
+        `precheck(config, budget)` returns whether a config may be trained. If it returns False, the
+        config is recorded as infeasible, at no cost: it ranks behind all that were trained and did
+        not fail. It must be a function of its arguments.
 
         What happens to jobs that fail:
 
@@ -190,6 +201,7 @@ class Study:
             per_device=per_device,
             progress=progress,
             batch=batch,
+            precheck=precheck,
         )
         self.session.lock()  # which reads what another process has written since
         if not self.done:
@@ -198,6 +210,40 @@ class Study:
             warn_of_small_batches(self.session, batch)
         watch = FailureWatch(self.session.state)
         run_jobs(self.session, objective, limits, options)
+        warn_of_failures(watch, self.session)
+
+    def work(
+        self,
+        objective: Objective,
+        *,
+        jobs: int | None = None,
+        max_seconds: float | None = None,
+        **execution: Unpack[Execution],
+    ) -> None:
+        """Evaluate jobs together with other processes that do the same, until the current run is
+        done.
+
+        Unlike `optimize`, this does not keep the study locked. Each job is leased while it runs, so
+        any number of processes can work on a study, and any of them can end at any time. While the
+        others have leased all remaining jobs, it waits. The study is the same as with `optimize`.
+
+        - `jobs`: how many jobs to evaluate at most.
+        - `max_seconds`: no job starts after this many seconds.
+
+        The other arguments are those of `optimize`.
+
+        >>> study.work(lambda config, budget: config["x"] + 1 / budget, jobs=3)
+        """
+        from deepband.analysis.failures import FailureWatch
+        from deepband.execution.limits import Limits
+        from deepband.execution.runner import read_execution
+        from deepband.study.leasing_session import work
+        from deepband.study.user_warnings import warn_of_failures
+
+        options = read_execution("work", execution)
+        limits = Limits(max_seconds, max_jobs=jobs)
+        watch = FailureWatch(self.session.state)
+        work(self.session, objective, limits, options)
         warn_of_failures(watch, self.session)
 
     def auto_extend(
@@ -274,22 +320,49 @@ class Study:
         options = read_execution("confirm", execution)
         return confirm(self.session, objective, top, seeds, Limits(max_seconds, max_cost), options)
 
-    def ask(self) -> Job | None:
+    def ask(self, *, lease: float | None = None, detached: bool = False) -> Job | None:
         """The next job to evaluate, or None if nothing can start now.
 
         None does not mean that the run is done: it may need the results of running jobs first.
 
+        Without `lease`, only this process knows that the job was handed out, and the study is
+        locked until it is closed. With `lease`, a number of seconds, the study records it: the
+        study is locked for the duration of the call only, and any number of processes can ask and
+        tell. The job becomes available again after that time, when it is released, or when a
+        process on the same host notices that this process has ended; with `detached`, the lease
+        does not end with this process. If another process has locked the study, the call waits up
+        to 30 seconds before it raises LockedError.
+
+        `job.token` is a text that stands for a leased job in `tell`, `release` and `renew`, in any
+        process.
+
         >>> while job := study.ask():
         ...     study.tell(job, job.config["x"])
         """
-        return self.session.ask()
+        if lease is None:
+            _check_attached(detached)
+            return self.session.ask()
+        from deepband.study.leased_jobs import lease_jobs
 
-    def ask_all(self) -> list[Job]:
-        """All jobs that can start now. Evaluate them in any order.
+        return next(iter(lease_jobs(self.session, lease, 1, detached)), None)
+
+    def ask_all(
+        self, *, limit: int | None = None, lease: float | None = None, detached: bool = False
+    ) -> list[Job]:
+        """All jobs that can start now, or at most `limit` of them. Evaluate them in any order.
+
+        `lease` and `detached` are those of `ask`.
 
         >>> jobs = study.ask_all()
         """
-        return self.session.ask_all()
+        if limit is not None:
+            check_count("limit", limit)
+        if lease is None:
+            _check_attached(detached)
+            return self.session.ask_all(limit)
+        from deepband.study.leased_jobs import lease_jobs
+
+        return lease_jobs(self.session, lease, limit, detached)
 
     def ask_batch(self, limit: int | None = None) -> list[Job]:
         """Reserve the jobs with the lowest budget that can start now, or at most `limit` of them.
@@ -305,19 +378,28 @@ class Study:
             check_count("limit", limit)
         return self.session.ask_batch(limit)
 
-    def tell(self, job: Job, result: object) -> None:
-        """Record the result of a job.
+    def tell(self, job: Job | str, result: object) -> None:
+        """Record the result of a job. A leased job can be given by its token.
 
         A result is a real number, a mapping with "loss" or "value" (other entries are kept as
         metrics), or an exception for a failed evaluation; NaN is a failure too. Anything else
         raises, and the job stays open. Both names mean the number to minimise or, with
         `maximize`, to maximise.
 
+        The result of a leased job is accepted after the end of its lease, too, unless another
+        process has recorded one.
+
         >>> if job := study.ask():
         ...     study.tell(job, {"loss": 0.25, "accuracy": 0.75})
         """
         session = self.session
-        session.record_outcomes([(job, read_result(result, session.maximize))])
+        outcome = read_result(result, session.state.criteria)
+        if isinstance(job, Job) and not job.token:
+            session.record_outcomes([(job, outcome)])
+            return
+        from deepband.study.leased_jobs import record_leased
+
+        record_leased(session, [(job, outcome)])
 
     def tell_all(self, pairs: Iterable[tuple[Job, object]]) -> None:
         """Record several results in one commit: all of them, or none if it raises.
@@ -325,15 +407,38 @@ class Study:
         >>> study.tell_all([(job, job.config["x"]) for job in study.ask_all()])
         """
         wanted = "tell_all takes pairs, [(job, result), ...]"
-        self.session.record_outcomes(read_results(pairs, wanted, self.session.maximize))
+        session = self.session
+        outcomes = list(read_results(pairs, wanted, session.state.criteria))
+        if not any(_is_leased(job) for job, _ in outcomes):
+            session.record_outcomes(outcomes)
+            return
+        from deepband.study.leased_jobs import record_leased
 
-    def release(self, job: Job) -> None:
-        """Return a job to the queue. Use it when a worker gives up a job it received from `ask`.
+        record_leased(session, outcomes)
+
+    def release(self, job: Job | str) -> None:
+        """Return a job to the queue. Use it when a worker gives up a job it received from `ask`. A
+        leased job can be given by its token.
 
         >>> if job := study.ask():
         ...     study.release(job)
         """
-        self.session.release(job)
+        if isinstance(job, Job) and not job.token:
+            self.session.release(job)
+            return
+        from deepband.study.leased_jobs import release_leased
+
+        release_leased(self.session, job)
+
+    def renew(self, job: Job | str, lease: float) -> None:
+        """Let the lease of a job, or of its token, end this many seconds from now.
+
+        >>> if job := study.ask(lease=60):
+        ...     study.renew(job, 3600)
+        """
+        from deepband.study.leased_jobs import renew_leased
+
+        renew_leased(self.session, [job], lease)
 
     def retry_failed(self) -> int:
         """Make failed evaluations available again and return how many: those of the current run on
@@ -552,12 +657,72 @@ class Study:
     @property
     def best(self) -> Evaluation:
         """The evaluation with the smallest loss on any budget, which is what the paper returns.
-        Its `checkpoint` is the folder that the objective saved, or None. Raises NoResultError if no
-        evaluation has a finite loss yet."""
+        Its `checkpoint` is the folder that the objective saved, or None. With constraints, only
+        feasible evaluations count. Raises NoResultError if no evaluation has a finite loss yet, and
+        SeveralObjectivesError if there are several objectives: use `front`."""
+        self._check_single("study.front()")
         found = best_evaluation(self.session.state)
         if found is None:
-            raise NoResultError(count_evaluations(self.session.state))
+            raise self._no_result()
         return with_checkpoint(found, self.session.find_checkpoint)
+
+    def _check_single(self, instead: str) -> None:
+        criteria = self.session.state.criteria
+        if criteria.several:
+            advice = f"`{instead}` returns the evaluations that no other one dominates."
+            problem = "there is no single best evaluation"
+            raise SeveralObjectivesError(criteria.names, problem, advice)
+
+    def _no_result(self, rung: int | None = None) -> NoResultError:
+        state = self.session.state
+        found = (each for each in state.all_results() if rung in (None, each.rung))
+        failed = [each.loss is None for each in found if not state.is_feasible(each)]
+        return NoResultError(count_evaluations(state, rung), rung, failed.count(False))
+
+    def front(self, rung: int | None = None) -> list[Evaluation]:
+        """The evaluations that no other one dominates: none is better in one objective and not
+        worse in any other. Over all rungs or, with `rung`, on one of them.
+
+        Only feasible evaluations with finite results count. They are sorted by their objectives, in
+        the order in which these were declared. With a single objective, they are all evaluations
+        with the best result.
+
+        >>> [each.loss == study.best.loss for each in study.front()]
+        [True]
+        """
+        found = front(self.session.state, rung)
+        find = self.session.find_checkpoint
+        return [with_checkpoint(evaluation_of(self.session.state, each), find) for each in found]
+
+    def hypervolume(
+        self, reference: Mapping[str, float] | None = None, rung: int | None = None
+    ) -> float:
+        """How much of the space of objectives the front dominates, up to a reference point: a value
+        for each objective, in your direction, by default that of `reference`. Larger is better.
+
+        What is not better than the reference in every objective adds nothing.
+
+        >>> study.hypervolume({"loss": 2.0}) == 2.0 - study.best.loss
+        True
+        """
+        from deepband.analysis.hypervolume import hypervolume
+
+        point = self.reference() if reference is None else reference
+        return hypervolume(self.session.state, point, rung)
+
+    def reference(self) -> dict[str, float]:
+        """The default reference of hypervolumes: the worst feasible value of each objective in
+        the first run. Later runs do not change it. Raises NoResultError if there is none yet.
+
+        >>> study.reference()["loss"] == max(each.loss for each in study.evaluations)
+        True
+        """
+        from deepband.analysis.hypervolume import default_reference
+
+        found = default_reference(self.session.state)
+        if found is None:
+            raise self._no_result()
+        return found
 
     def best_at(self, rung: int | None = None) -> Evaluation:
         """The evaluation with the smallest loss on one rung, by default the highest rung that has
@@ -566,9 +731,10 @@ class Study:
         >>> study.best_at().budget >= study.best_at(0).budget
         True
         """
+        self._check_single("study.front(rung=...)")
         found = best_evaluation_at(self.session.state, rung)
         if found is None:
-            raise NoResultError(count_evaluations(self.session.state, rung), rung)
+            raise self._no_result(rung)
         return with_checkpoint(found, self.session.find_checkpoint)
 
     @property
@@ -638,6 +804,25 @@ class Study:
 
         return explain(self.session.state, bracket, index)
 
+    def predict(self, bracket: int, index: int, budget: Budget | None = None) -> Prediction:
+        """The result that a configuration would have with a larger budget, with its uncertainty.
+
+        The budget is that of a rung: by default max_budget, or one that a deepening would reach. A
+        model of learning curves learns from all evaluations of the study and from reported curves.
+        If the configuration was evaluated with the budget, its result is returned. No decision of
+        the study depends on predictions.
+
+        >>> study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
+        >>> study.optimize(lambda config, budget: config["x"] + 1 / budget)
+        >>> found = study.predict(0, 0, budget=27)
+        >>> low, high = found.interval(0.95)
+        >>> low < found.value < high
+        True
+        """
+        from deepband.analysis.prediction import predict
+
+        return predict(self.session.state, bracket, index, budget)
+
     @property
     def plot(self) -> Plots:
         """Plots, with Matplotlib: `study.plot.brackets()` and others."""
@@ -705,3 +890,12 @@ class Study:
         >>> study.close()
         """
         self.session.close()
+
+
+def _is_leased(job: object) -> bool:
+    return isinstance(job, str) or (isinstance(job, Job) and bool(job.token))
+
+
+def _check_attached(detached: bool) -> None:
+    if detached:
+        raise InputError("detached is for leased jobs: give `lease`, too.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from deepband.analysis import summary
 from deepband.analysis.run_names import size_of, size_text
 from deepband.analysis.text import html_table
-from deepband.core.evaluations import best_above, best_evaluation
+from deepband.core.evaluations import best_above, best_evaluation, front
 from deepband.core.hyperband import open_jobs
 from deepband.core.state import State
 from deepband.errors import counted
@@ -23,11 +23,17 @@ def study_html(state: State, name: str) -> str:
     status = summary.status(state)
     header, *rows = summary.grid(status)
     where = "done" if status.done else f"{counted(status.open, 'job')} open"
+    size = size_text(status.max_budget, status.width, status.brackets)
+    caption = f"{name}: run {status.run}, {size}, {where}, {_found(state)}"
+    return html_table(caption, header, rows)
+
+
+def _found(state: State) -> str:
+    """The best evaluation, or the size of the front."""
+    if state.criteria.several:
+        return f"front of {counted(len(front(state)), 'evaluation')}"
     best = best_evaluation(state)
     found = "nothing yet" if best is None else f"{best.value:.6g}"
-    size = size_text(status.max_budget, status.width, status.brackets)
-    caption = f"{name}: run {status.run}, {size}, {where}, best on any budget {found}"
     above = best_above(state)
-    if above is not None:
-        caption += f", on the highest budget, {above.budget:.6g}: {above.value:.6g}"
-    return html_table(caption, header, rows)
+    higher = f", on the highest budget, {above.budget:.6g}: {above.value:.6g}" if above else ""
+    return f"best on any budget {found}{higher}"

@@ -1,6 +1,7 @@
 """Handling of Ctrl-C and SIGTERM during a run.
 
-    first    no new jobs start; running jobs finish and are recorded; an answer says so
+    first    no new jobs start; running jobs finish and are recorded; an answer says so.
+             Jobs that run without this process are not waited for
     second   workers are killed; results that have arrived are recorded
     third    the process exits immediately; the study file stays intact
 
@@ -33,6 +34,8 @@ class Interrupts:
         self.count = 0
         self.running: Callable[[], int] = lambda: 0
         """How many evaluations are running. It is called in a signal handler."""
+        self.leaves = False
+        """Whether running evaluations continue without this process."""
         self.answer: str | None = None
         """What the first interrupt leads to, in words."""
         self.displayed = False
@@ -111,7 +114,7 @@ class Interrupts:
     def _answer(self, number: int) -> None:
         """Say what happens now. A display shows it from its own thread: drawing needs locks that
         the interrupted code may hold. Without a display it is written directly."""
-        self.answer = answer_to(number, self.running())
+        self.answer = answer_to(number, self.running(), self.leaves)
         if not self.displayed and sys.stderr is not None:
             with suppress(OSError, ValueError, AttributeError):  # stderr is closed or replaced
                 stream = sys.stderr.fileno()
@@ -119,10 +122,13 @@ class Interrupts:
                 os.write(stream, f"{begin}{self.answer}\n".encode())
 
 
-def answer_to(number: int, running: int) -> str:
+def answer_to(number: int, running: int, leaves: bool = False) -> str:
     """What a first interrupt leads to while this many evaluations are running."""
     if not running:
         return "Stopping."
+    if leaves:
+        jobs = "1 submitted job continues" if running == 1 else f"{running} submitted jobs continue"
+        return f"Stopping; {jobs}, and the next run waits for the results."
     them, are = ("it", "is") if running == 1 else ("them", "are")
     evaluations = "1 running evaluation" if running == 1 else f"{running} running evaluations"
     if number == signal.SIGTERM:

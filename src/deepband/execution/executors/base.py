@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from deepband.core.facts import JobKey
 from deepband.core.records import Attempt
@@ -73,11 +73,12 @@ class Ended(NamedTuple):
 def ends(tasks: Sequence[Task], answer: Answer) -> list[Ended]:
     """The ends of tasks that an answer contains: those with an attempt and, unless the others are
     still running, the others without."""
-    attempts, ended = {attempt.job.key: attempt for attempt in answer.attempts}, list[Ended]()
+    attempts = {attempt.job.key: attempt for attempt in answer.attempts}
+    ended: list[Ended] = []
     for task in tasks:
         attempt = attempts.get(task.job.key)
         if attempt is not None:
-            ended.append(Ended(task, attempt._replace(job=task.job)))
+            ended.append(Ended(task, Attempt(task.job, *attempt[1:])))
         elif not answer.more:
             ended.append(Ended(task, None, answer.lost, answer.fault))
     return ended
@@ -91,7 +92,8 @@ class Executor(Protocol):
         """How often `submit` can be called now."""
 
     def submit(self, tasks: Sequence[Task]) -> None:
-        """Start one call of the objective: with one task, or with those of a batch."""
+        """Start one call of the objective: with one task, or with those of a batch. It may begin
+        only when `wait` is called."""
 
     def wait(self, seconds: float) -> Sequence[Ended]:
         """The tasks that have ended, as soon as there are any; none after this many seconds.
@@ -101,3 +103,13 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Kill all workers and the processes that they started."""
+
+
+@runtime_checkable
+class Leaving(Protocol):
+    """Part of an executor whose tasks run without a driver, so that a driver that stops can leave
+    them to the next one. It does not inherit from Executor: `isinstance` would then evaluate
+    `free`, which may raise."""
+
+    def leave(self) -> None:
+        """Leave all tasks that were submitted, in place of `close`."""

@@ -76,9 +76,16 @@ class FuturesExecutor:
     """Runs tasks as futures of a pool."""
 
     def __init__(
-        self, shipped: bytes | Objective, pool: Pool, outbox: Outbox, timeout: Timeout = None
+        self,
+        shipped: bytes | Objective,
+        pool: Pool,
+        outbox: Outbox,
+        timeout: Timeout = None,
+        gpu: bool = False,
     ) -> None:
         self.pool = pool
+        self._gpu = gpu
+        """Whether each call has a GPU."""
         self._shipped = shipped
         self._timeout = timeout
         self._folder = outbox.folder.resolve()
@@ -114,7 +121,9 @@ class FuturesExecutor:
 
     def submit(self, tasks: Sequence[Task]) -> None:
         seconds, token = seconds_allowed(self._timeout, tasks), secrets.token_hex(4)
-        order = RemoteOrder(tasks, token, seconds, self._folder, self._probe, os.getpid())
+        order = RemoteOrder(
+            tasks, token, seconds, self._folder, self._probe, os.getpid(), self._gpu
+        )
         with self._pool_errors():
             self.pool.check()
             future = self.pool.submit(run_remotely, self._shipped, order)

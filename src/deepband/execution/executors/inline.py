@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 
 from deepband.core.records import Attempt
 from deepband.execution.batch import Answer, perform_tasks
@@ -47,29 +47,34 @@ class InlineExecutor:
     def _run(self, tasks: Sequence[Task]) -> list[Ended]:
         """Run tasks, and write results that are finished before their batch ends to the outbox."""
         finished: list[Attempt] = []
-        with ExitStack() as stack:
-            held: HeldJobs | None = None
-            if self.outbox:
-                keys = [task.job.key for task in tasks]
-                with suppress(OSError):  # others then do not see the jobs, which does no harm
-                    held = stack.enter_context(self.outbox.hold(keys, "inline", None))
+        with self._hold(tasks, self.outbox) if self.outbox else nullcontext() as held:
 
             def leave(attempt: Attempt) -> None:
                 finished.append(attempt)
                 if held:
                     held.leave([attempt])
 
-            stack.enter_context(self.interrupts.breakable())
             try:
-                answer = perform_tasks(self.objective, tasks, leave)
+                with self.interrupts.breakable():
+                    answer = perform_tasks(self.objective, tasks, leave)
             except KeyboardInterrupt as interrupt:
                 if not finished:
                     raise
                 self._interrupt = interrupt
-                return ends(tasks, Answer(finished, more=True))
+                answer = Answer((), more=True)
         if finished:
             answer = answer._replace(attempts=[*finished, *answer.attempts])
         return ends(tasks, answer)
+
+    @contextmanager
+    def _hold(self, tasks: Sequence[Task], outbox: Outbox) -> Iterator[HeldJobs | None]:
+        """Show other processes that these tasks are running, if the disk allows it."""
+        with ExitStack() as stack:
+            held: HeldJobs | None = None
+            with suppress(OSError):  # others then do not see the jobs, which does no harm
+                keys = [task.job.key for task in tasks]
+                held = stack.enter_context(outbox.hold(keys, "inline", None))
+            yield held
 
     def close(self) -> None:
         self._tasks = ()

@@ -8,18 +8,22 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 import cloudpickle
 
 from deepband.core.records import Attempt
 from deepband.errors import StorageError
 from deepband.execution.batch import Answer, perform_tasks
+from deepband.execution.devices import assigned_device
 from deepband.execution.executors.base import Order
 from deepband.execution.objective import Objective, Task, not_started
 from deepband.execution.outbox import SECONDS_BETWEEN_HEARTBEATS, Outbox
+
+AnyOrder = TypeVar("AnyOrder", bound=Order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,8 @@ class RemoteOrder(Order):
     """A file in the study's folder. A worker that sees it shares the folder."""
     driver: int
     """The process id of the driver."""
+    gpu: bool = False
+    """Whether each call has a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,8 @@ def run_remotely(shipped: bytes | Objective, order: RemoteOrder) -> Answer | Ref
     shared = (order.folder / order.probe).exists()
     if not shared and order.tasks[0].context is not None:
         return Refused(f"{socket.gethostname()} cannot see it", order.folder)
+    if order.gpu:
+        order = with_device(order)
     try:
         objective = _load(shipped) if isinstance(shipped, bytes) else shipped
     except Exception as error:
@@ -63,6 +71,16 @@ def run_remotely(shipped: bytes | Objective, order: RemoteOrder) -> Answer | Ref
     if not shared:  # then there are no contexts, so that no task is finished before the others
         return perform_tasks(objective, order.tasks, lambda attempt: None, interruptible=False)
     return _run_shared(objective, order)
+
+
+def with_device(order: AnyOrder) -> AnyOrder:
+    """An order whose tasks know the GPU that this worker has."""
+    device = assigned_device(os.environ)
+    tasks = [
+        replace(task, context=task.context and replace(task.context, device=device.name))
+        for task in order.tasks
+    ]
+    return replace(order, tasks=tasks, device=device.visible)
 
 
 def _run_shared(objective: Objective, order: RemoteOrder) -> Answer:
@@ -75,7 +93,8 @@ def _run_shared(objective: Objective, order: RemoteOrder) -> Answer:
         if file.exists():
             raise RanTwiceError(f"{file} already exists")
         finished: list[Attempt] = []
-        with outbox.hold(order.keys, order.token, order.seconds) as held, heartbeat(file):
+        held_file = outbox.hold(order.keys, order.token, order.seconds, order.device)
+        with held_file as held, heartbeat(file):
             _check_wanted(order.tasks[0])
 
             def leave(attempt: Attempt) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deepband.errors import InputError, shown
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
     """The type of the `executor` argument."""
 
 WANTED = (
-    "give 'dask://host:port', a dask.distributed.Client, 'ray', 'ray://host:port', or any "
+    "give 'dask://host:port', a dask.distributed.Client, 'ray', 'ray://host:port', 'slurm', or any "
     "concurrent.futures.Executor."
 )
+SLURM = "slurm"
 
 
 def choose(
@@ -37,13 +40,15 @@ def choose(
     *,
     workers: int,
     timeout: Timeout,
-    resources: Mapping[str, float] | None,
+    resources: Mapping[str, Any] | None,
     devices: Sequence[Device] = (),
 ) -> Executor:
     """An executor that runs the objective; `workers` is 0 if the user did not give any. `devices`
     has one for each worker, or none."""
     if resources and not (isinstance(given, str) or _is_dask(given)):
-        raise InputError("`resources` only apply to Ray and Dask: omit them for other executors.")
+        raise InputError(
+            "`resources` only apply to Ray, Dask and Slurm: omit them for other executors."
+        )
     if isinstance(given, SimulatedExecutor):
         given.objective = objective
         return given
@@ -57,9 +62,12 @@ def choose(
     from deepband.execution.executors.futures import FuturesExecutor
     from deepband.execution.executors.serialization import ship
 
+    if given == SLURM:
+        return _slurm(ship(objective), outbox, workers, timeout, resources)
     threads = isinstance(given, concurrent.futures.ThreadPoolExecutor)  # need no serialization
     shipped = objective if threads else ship(objective)
-    return FuturesExecutor(shipped, _pool(given, workers or None, resources), outbox, timeout)
+    pool = _pool(given, workers or None, resources)
+    return FuturesExecutor(shipped, pool, outbox, timeout, gpu=_has_gpu(resources or {}))
 
 
 def is_inline(
@@ -82,7 +90,22 @@ def _is_dask(given: object) -> bool:
     return type(given).__module__.startswith("distributed.") and hasattr(given, "get_executor")
 
 
-def _pool(given: Any, workers: int | None, resources: Mapping[str, float] | None) -> Pool:
+def _slurm(
+    shipped: bytes,
+    outbox: Outbox,
+    workers: int,
+    timeout: Timeout,
+    resources: Mapping[str, Any] | None,
+) -> Executor:
+    from deepband.execution.executors.slurm import DEFAULT_WORKERS, SlurmExecutor
+    from deepband.execution.executors.slurm_parameters import read_parameters
+
+    most = workers or DEFAULT_WORKERS
+    return SlurmExecutor(shipped, read_parameters(resources, most), most, outbox, timeout)
+
+
+def _pool(given: Any, workers: int | None, resources: Mapping[str, Any] | None) -> Pool:
+    _check_numbers(resources or {})
     if isinstance(given, concurrent.futures.Executor):
         from deepband.execution.executors.futures import Pool
 
@@ -100,3 +123,18 @@ def _pool(given: Any, workers: int | None, resources: Mapping[str, float] | None
 
         return RayPool(None if given == "ray" else given, workers, resources)
     raise InputError(f"executor is {shown(given)}: {WANTED}")
+
+
+def _has_gpu(resources: Mapping[str, Any]) -> bool:
+    """Whether each job asks for a GPU: as num_gpus on Ray, and by convention as GPU on Dask."""
+    return any(resources.get(name) for name in ("num_gpus", "GPU"))
+
+
+def _check_numbers(resources: Mapping[str, Any]) -> None:
+    """Raise an InputError for an amount that is not a number: only Slurm takes other values."""
+    for name, amount in resources.items():
+        if not isinstance(amount, Real) or not 0 <= float(amount) < math.inf:
+            raise InputError(
+                f"the amount of the resource {name!r} is {shown(amount)}: give a number of 0 or "
+                "more."
+            )

@@ -11,6 +11,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deepband.core.criteria import Criteria
 from deepband.core.schedule import Budget, Schedule
 from deepband.errors import (
     DeepbandError,
@@ -19,7 +20,7 @@ from deepband.errors import (
     UnknownNameError,
     WaitingWarning,
 )
-from deepband.integrations.optuna import findings, study_import, trial_export
+from deepband.integrations.optuna import findings, study_criteria, study_import, trial_export
 from deepband.integrations.optuna.findings import BudgetOf, Exported, Finding, LeftOut
 from deepband.space.search_space import Space
 from deepband.space.space_change import combined
@@ -28,7 +29,7 @@ from deepband.study.study import Study
 from deepband.system.installation import install_command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import ModuleType
 
     import optuna
@@ -48,6 +49,10 @@ def export(
     failed are failed. Optuna's `best_trial` is the best complete trial: the best on the top rung
     (`study.best_at`), not on any budget (`study.best`).
 
+    Several objectives become those of a multi-objective Optuna study, whose `best_trials` are the
+    front on the top rung. Optuna has no intermediate values in such a study; the losses by rung are
+    in the user attribute `evaluations` of each trial. Constraints are stored as Optuna's own.
+
     Exporting again replaces the Optuna study, because finished trials cannot be changed: its id in
     the storage changes, its name does not. A study of that name that is not an export of this one
     is never changed.
@@ -63,14 +68,25 @@ def export(
     state = study.session.state
     space = Space.described(combined(state)) if state.changes else study.session.space
     trials = trial_export.trials(state, space)
-    direction = "maximize" if study.session.maximize else "minimize"
-    exported: optuna.Study = library.create_study(
-        storage=opened, study_name=name, direction=direction
-    )
+    exported = _created(library, opened, name, state.criteria)
     for key, value in trial_export.study_attributes(study.session.state).items():
         exported.set_user_attr(key, value)
     exported.add_trials(trials)
     return exported
+
+
+def _created(library: ModuleType, storage: Any, name: str, criteria: Criteria) -> optuna.Study:
+    """A new Optuna study with these objectives."""
+    single = "maximize" if criteria.maximize else "minimize"
+    directions = [direction for _, direction in criteria.objectives] or [single]
+    made: optuna.Study = library.create_study(
+        storage=storage, study_name=name, directions=directions
+    )
+    if criteria.objectives:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", library.exceptions.ExperimentalWarning)
+            made.set_metric_names(list(criteria.names))
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +113,7 @@ def import_study(
     space: Space | ConfigurationSpace | Mapping[str, Any] | None = None,
     trials: str = "complete and pruned",
     budget_of: BudgetOf | None = None,
+    objectives: Sequence[str] | None = None,
 ) -> Imported:
     """Continue an Optuna study: create a study in `storage`, as `open_study` does, with its search
     space and its results. No imported result is evaluated again.
@@ -107,12 +124,18 @@ def import_study(
     those with better values. Everything else is listed as left out. A larger `width` has more
     slots.
 
+    Several objectives get the names that `set_metric_names` gave them in Optuna, else objective_0,
+    objective_1 and so on; `objectives` is a list of other names. Their trials have no intermediate
+    values, so that complete ones count as evaluated with `max_budget`. Constraints of trials become
+    metrics constraint_0, constraint_1 and so on (or with their names), which must not be positive;
+    trials without them are left out if others have them.
+
     The search space is that of the trials unless `space` is given. Importing again into the same
     storage adds what is new. A study that `export` wrote is restored as it was, without any
     settings; every other study needs `max_budget`.
     """
     _optuna()
-    _check(optuna_study, trials)
+    _check(trials)
     exported = Exported.of(optuna_study)
     restored = exported if max_budget is None else None
     given = {"max_budget": max_budget, "min_budget": min_budget, "eta": eta, "seed": seed}
@@ -120,13 +143,14 @@ def import_study(
     schedule = _schedule(max_budget, min_budget, eta) if not restored else restored.schedule
     if budget_of is None:
         budget_of = exported.budget_of if exported else lambda step: step
+    criteria = _criteria(exported, optuna_study, objectives)
     found, left_out = findings.findings(optuna_study, schedule, budget_of, trials, bool(exported))
     if not found and not restored:
         raise findings.no_match(optuna_study, schedule)
     study = open_study(
         storage,
         space=_space(space, exported, found),
-        maximize=optuna_study.direction.name == "MAXIMIZE",
+        **criteria,
         **_settings(restored, given),
     )
     before = _count(study)
@@ -137,11 +161,19 @@ def import_study(
     return Imported(study, _count(study) - before, left_out)
 
 
+def _criteria(
+    exported: Exported | None, given: optuna.Study, names: Sequence[str] | None
+) -> dict[str, Any]:
+    if exported is None:
+        return study_criteria.criteria_of(given, names)
+    return study_criteria.restored_criteria(exported.objectives, exported.constraints, given, names)
+
+
 def _add(study: Study, restored: Exported | None, found: list[Finding]) -> list[LeftOut]:
     placed, left_out = study_import.configs(study.session.space, found)
     if restored:
         return left_out + study_import.replay(study, restored, study_import.by_place(placed))
-    best_first = study_import.best_first(placed, study.session.maximize)
+    best_first = study_import.best_first(study.session.state, placed)
     return left_out + study_import.add_results(study, best_first)
 
 
@@ -182,14 +214,9 @@ def _settings(exported: Exported | None, given: Mapping[str, Any]) -> dict[str, 
     return settings | {key: value for key, value in given.items() if value is not None}
 
 
-def _check(given: optuna.Study, trials: str) -> None:
+def _check(trials: str) -> None:
     if trials not in findings.TRIALS:
         raise UnknownNameError("choice of trials", trials, findings.TRIALS)
-    if len(given.directions) != 1:
-        raise InputError(
-            f"Optuna's study {given.study_name!r} has {len(given.directions)} objectives, but "
-            "deepband supports one: import a study with a single objective."
-        )
 
 
 def _optuna() -> ModuleType:

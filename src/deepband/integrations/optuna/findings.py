@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from deepband.core.facts import PRECHECK
 from deepband.core.schedule import Budget, Schedule, as_number, read_budget
 from deepband.core.strategies import StrategyName
 from deepband.errors import BudgetError, InputError, SpaceError, shown
+from deepband.integrations.optuna.study_criteria import constraint_values
 from deepband.space.search_space import Space
 from deepband.storage.tagged_json import from_text
 
@@ -40,9 +42,19 @@ class Known(NamedTuple):
 
     rung: int
     step: int | None
-    value: float
+    values: tuple[float, ...]
+    """One for each objective."""
     details: Mapping[str, Any]
-    """What deepband stored with the value, if it exported the trial."""
+    """What deepband stored with the values if it exported the trial, and metrics."""
+
+    @property
+    def failed(self) -> bool:
+        return any(map(math.isnan, self.values))
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the config was rejected before it was trained."""
+        return bool(self.details.get("origin") == PRECHECK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +93,10 @@ class Exported:
     space: Space | None
     steps: Mapping[int, Fraction]
     """The exact budget of each step."""
+    objectives: Mapping[str, str]
+    """The directions of objectives that have names."""
+    constraints: Mapping[str, Any]
+    """The bounds of metrics."""
 
     @classmethod
     def of(cls, given: OptunaStudy) -> Exported | None:
@@ -102,6 +118,8 @@ class Exported:
                 int(budget) if attributes["steps"] == "budget" else rung: schedule.budget(rung)
                 for rung, budget in enumerate(attributes["budgets"])
             },
+            objectives=dict(attributes.get("objectives", ())),
+            constraints=dict(attributes.get("constraints", ())),
         )
 
     @property
@@ -148,19 +166,23 @@ def _finding(
     attributes: Mapping[str, Any],
 ) -> tuple[Finding, list[LeftOut]]:
     details = {each["rung"]: each for each in attributes.get("evaluations", [])}
-    unbeatable = math.inf if given.direction.name == "MAXIMIZE" else -math.inf
-    values = _values(trial)
+    directions = [each.name for each in given.directions]
+    several = len(directions) > 1
+    values = _values(trial, directions, details.values())
     known: list[Known] = []
-    left_out = [] if values else [LeftOut(trial.number, None, "it has no intermediate values")]
-    for step, value in values.items():
+    nothing = f"it has no {'' if several else 'intermediate '}values"
+    left_out = [] if values else [LeftOut(trial.number, None, nothing)]
+    for step, numbers in values.items():
         budget = schedule.max_budget if step is None else budget_of(step)
         rung, reason = _rung(schedule, budget, known[-1].rung if known else None)
-        if value == unbeatable:
-            reason = f"{value} cannot be the value of an evaluation"
+        for number, direction in zip(numbers, directions, strict=True):
+            if number == (math.inf if direction == "MAXIMIZE" else -math.inf):
+                reason = f"{number} cannot be the value of an evaluation"
         if reason:
             left_out.append(LeftOut(trial.number, step, reason))
         else:
-            known.append(Known(rung, step, value, details.get(rung, {})))
+            kept = details.get(rung) or {"metrics": constraint_values(trial)}
+            known.append(Known(rung, step, numbers, kept))
     finding = Finding(
         trial.number,
         f"Optuna study {given.study_name!r}, trial {trial.number}",
@@ -172,11 +194,21 @@ def _finding(
     return finding, left_out
 
 
-def _values(trial: FrozenTrial) -> dict[int | None, float]:
-    """The values by step; the step is None for a complete trial without intermediate values."""
+def _values(
+    trial: FrozenTrial, directions: Sequence[str], details: Iterable[Mapping[str, Any]]
+) -> dict[int | None, tuple[float, ...]]:
+    """The values by step; the step is None for a complete trial without intermediate values. With
+    several objectives, only deepband has stored values by step."""
+    failure = (math.nan,) * len(directions)
+    by_step = {each["step"]: each.get("objectives") for each in details if "step" in each}
+    if len(directions) > 1 and by_step:
+        return {
+            step: tuple(map(float, each.values())) if each else failure
+            for step, each in sorted(by_step.items())
+        }
     if not trial.intermediate_values and trial.state.name == "COMPLETE":
-        return {None: trial.values[0]}
-    return dict(sorted(trial.intermediate_values.items()))
+        return {None: tuple(trial.values)}
+    return {step: (value,) for step, value in sorted(trial.intermediate_values.items())}
 
 
 def _rung(schedule: Schedule, budget: Budget, below: int | None) -> tuple[int, str]:
@@ -201,6 +233,11 @@ def _number(budget: Budget) -> str:
 
 def no_match(given: OptunaStudy, schedule: Schedule) -> InputError:
     """The error for a study without any result on a rung."""
+    if len(given.directions) > 1:
+        return InputError(
+            f"Optuna's study {given.study_name!r} has several objectives and no complete trial: "
+            "only complete trials can be imported, because others have no values."
+        )
     steps = {
         step for trial in given.get_trials(deepcopy=False) for step in trial.intermediate_values
     }
@@ -248,3 +285,8 @@ def _joined(name: str, one: Any, other: Any) -> Any:
 def above(finding: Finding, rung: int) -> Finding:
     """A finding without its results up to a rung, which the study already has."""
     return replace(finding, known=tuple(each for each in finding.known if each.rung > rung))
+
+
+def below(finding: Finding, rung: int) -> Finding:
+    """A finding without its results from a rung on."""
+    return replace(finding, known=tuple(each for each in finding.known if each.rung < rung))

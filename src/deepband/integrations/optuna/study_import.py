@@ -6,11 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from deepband.core.facts import Config, Outcome
+from deepband.core.criteria import Criteria
+from deepband.core.facts import PRECHECK, Config, Outcome, fact_of
+from deepband.core.rank_order import Score, ranked
 from deepband.core.records import Job
-from deepband.core.results import read_result
+from deepband.core.results import read_any_result, read_result
+from deepband.core.state import State
 from deepband.core.strategies import FRUGAL
 from deepband.errors import InputError, SpaceError
+from deepband.execution.precheck import rejection
 from deepband.integrations.optuna.findings import (
     Exported,
     ExportedRun,
@@ -18,6 +22,7 @@ from deepband.integrations.optuna.findings import (
     Known,
     LeftOut,
     above,
+    below,
 )
 from deepband.integrations.optuna.trial_export import Shown
 from deepband.space.search_space import Space
@@ -25,6 +30,7 @@ from deepband.study.study import Study
 
 Placed: TypeAlias = tuple[Config, Finding]
 
+REJECTED = "it was rejected before it was trained"
 LATER = "trials of an earlier run are missing: finish that run, then import again"
 
 
@@ -52,16 +58,21 @@ def by_place(placed: Iterable[Placed]) -> list[Placed]:
     return sorted(placed, key=lambda each: (each[1].place or (math.inf, 0), each[1].trial))
 
 
-def best_first(placed: Iterable[Placed], maximize: bool) -> list[Placed]:
-    """Sort by highest rung, then by value: the order in which trials take the slots."""
+def best_first(state: State, placed: Iterable[Placed]) -> list[Placed]:
+    """Sort by highest rung, then in the order of promotion: in this order trials take the slots."""
+    by_trial = {each[1].trial: each for each in placed}
+    scores = {trial: _score(state, each[1].known[-1]) for trial, each in by_trial.items()}
+    order: list[int] = []
+    rung_of = {trial: each[1].known[-1].rung for trial, each in by_trial.items()}
+    for rung in sorted(set(rung_of.values()), reverse=True):
+        order += ranked({trial for trial, of in rung_of.items() if of == rung}, scores)
+    return [by_trial[trial] for trial in order]
 
-    def rank(each: Placed) -> tuple[int, float, int]:
-        finding = each[1]
-        value = finding.known[-1].value
-        loss = math.inf if math.isnan(value) else -value if maximize else value
-        return -finding.known[-1].rung, loss, finding.trial
 
-    return sorted(placed, key=rank)
+def _score(state: State, known: Known) -> Score:
+    """What ranks a result."""
+    outcome = read_any_result(_result(known, state.criteria), state.criteria)
+    return state.score(fact_of((0, 0, known.rung), 0, outcome))
 
 
 def add_results(study: Study, placed: Iterable[Placed]) -> list[LeftOut]:
@@ -79,7 +90,12 @@ def add_results(study: Study, placed: Iterable[Placed]) -> list[LeftOut]:
 def _add(study: Study, config: Config, finding: Finding) -> list[LeftOut]:
     """Add the results of one config from the lowest rung with a free slot on. Returns those below
     it."""
-    left_out: list[LeftOut] = []
+    left_out = [
+        LeftOut(finding.trial, each.step, REJECTED) for each in finding.known if each.rejected
+    ]
+    if left_out:
+        lowest = min(each.rung for each in finding.known if each.rejected)
+        finding = below(finding, lowest)
     for start, first in enumerate(finding.known):
         try:
             _add_known(study, config, finding.known[start:], finding.origin)
@@ -97,16 +113,19 @@ def _add_known(
     place: tuple[int, int] | None = None,
 ) -> None:
     schedule = study.session.state.schedule
-    results = [(schedule.budget(each.rung), _result(each)) for each in known]
+    criteria = study.session.state.criteria
+    results = [(schedule.budget(each.rung), _result(each, criteria)) for each in known]
     study.add_evaluations(config, results, origin, place)
 
 
-def _result(known: Known) -> object:
+def _result(known: Known, criteria: Criteria) -> object:
     """A result as `Study.tell` accepts it."""
     error = known.details.get("error")
-    if error is not None and math.isnan(known.value):
+    if error is not None and known.failed:
         return _failure(error)
-    return {**known.details.get("metrics", {}), "loss": known.value}
+    names = criteria.names or ("loss",)
+    metrics = known.details.get("metrics", {})
+    return {**metrics, **dict(zip(names, known.values, strict=True))}
 
 
 def _failure(error: str) -> Exception:
@@ -152,7 +171,7 @@ def _tell_late(study: Study, places: Mapping[Any, Placed], late: Sequence[Job]) 
     jobs: their results may have arrived in a later run."""
     still_open = [job for job in late if study.session.expects(job)]
     found = {job: each for job in still_open if (each := _outcome(study, job, places))}
-    study.session.record_outcomes(found.items())
+    _record(study, found)
     rest = [job for job in still_open if job not in found]
     for job in rest:
         study.release(job)
@@ -168,13 +187,25 @@ def _enqueue(study: Study, places: Mapping[Any, Placed], run: int) -> None:
             if (bracket, index) not in places:
                 break
             config, finding = places[bracket, index]
-            origin = finding.known[0].details.get("origin")
+            origin = _origin(finding.known[0])
             if origin is None:
                 study.enqueue(config, bracket)
             else:
-                imported = (each for each in finding.known if each.details.get("origin"))
+                imported = (each for each in finding.known if _origin(each))
                 known = [each for each in imported if each.details["run"] <= run]
                 _add_known(study, config, known, origin, (bracket, index))
+
+
+def _origin(known: Known) -> str | None:
+    """Where an imported result comes from."""
+    return None if known.rejected else known.details.get("origin")
+
+
+def _record(study: Study, found: Mapping[Job, tuple[Outcome, bool]]) -> None:
+    """Record outcomes, each with whether its config was rejected before it was trained."""
+    for is_rejected, origin in ((False, None), (True, PRECHECK)):
+        pairs = [(job, outcome) for job, (outcome, each) in found.items() if each is is_rejected]
+        study.session.record_outcomes(pairs, origin)
 
 
 def _tell(study: Study, places: Mapping[Any, Placed]) -> None:
@@ -182,7 +213,7 @@ def _tell(study: Study, places: Mapping[Any, Placed]) -> None:
     while True:
         jobs = study.ask_all()
         found = {job: each for job in jobs if (each := _outcome(study, job, places))}
-        study.session.record_outcomes(found.items())
+        _record(study, found)
         for job in jobs:
             if job not in found:
                 study.release(job)
@@ -190,16 +221,19 @@ def _tell(study: Study, places: Mapping[Any, Placed]) -> None:
             return
 
 
-def _outcome(study: Study, job: Job, places: Mapping[Any, Placed]) -> Outcome | None:
+def _outcome(study: Study, job: Job, places: Mapping[Any, Placed]) -> tuple[Outcome, bool] | None:
+    """The outcome of a job, and whether its config was rejected before it was trained."""
     config, finding = places.get((job.bracket, job.index), (None, None))
     if finding is None or config != job.config:
         return None
-    run = study.session.state.run.number
+    run, criteria = study.session.state.run.number, study.session.state.criteria
     for known in finding.known:
         if known.rung == job.rung and known.details.get("run", 0) <= run:
-            outcome = read_result(_result(known), study.session.maximize)
+            if known.rejected:
+                return rejection(criteria), True
+            outcome = read_result(_result(known, criteria), criteria)
             error = known.details.get("error", outcome.error)
-            return outcome._replace(error=error, seconds=known.details.get("seconds"))
+            return outcome._replace(error=error, seconds=known.details.get("seconds")), False
     return None
 
 

@@ -1,4 +1,8 @@
-"""A study as Optuna trials: one per config, with its rungs as intermediate values."""
+"""A study as Optuna trials: one per config, with its rungs as intermediate values.
+
+Optuna has no intermediate values if there are several objectives: then the rungs are only in the
+user attribute `evaluations`.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,15 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from deepband.core.facts import Config, JobFinished
+from deepband.core.facts import PRECHECK, Config, JobFinished
 from deepband.core.state import State
 from deepband.errors import SpaceError, shown
+from deepband.integrations.optuna.trial_values import (
+    constraint_attributes,
+    criteria_attributes,
+    objective_details,
+    values_of,
+)
 from deepband.space.choices import position
 from deepband.space.search_space import Space, choices
 from deepband.space.space_change import combined
@@ -96,6 +106,7 @@ def study_attributes(state: State) -> dict[str, Any]:
         "seed": created.seed,
         "integer_budgets": created.integer_budgets,
         "space": _space_text(state),
+        **criteria_attributes(state.criteria),
     }
 
 
@@ -120,14 +131,17 @@ def _trial(
 ) -> FrozenTrial:
     from optuna.trial import create_trial
 
-    values = {result.rung: _value(state, result) for result in path.results}
+    several = state.criteria.several
     trial = create_trial(
         state=_outcome(state, path),
-        value=None if path.last.loss is None else values[path.last.rung],
+        values=None if path.last.loss is None else values_of(state, path.last),
         params={name: shown_as[name].value(value) for name, value in path.config.items()},
         distributions={name: shown_as[name].distribution for name in path.config},
-        user_attrs=_trial_attributes(path),
-        intermediate_values={int(steps[rung]): value for rung, value in values.items()},
+        user_attrs=_trial_attributes(state, path, steps),
+        system_attrs=constraint_attributes(state, path.last),
+        intermediate_values={
+            int(steps[each.rung]): values_of(state, each)[0] for each in path.results if not several
+        },
     )
     if trial.datetime_start:
         seconds = sum(result.seconds or 0 for result in path.results)
@@ -135,27 +149,30 @@ def _trial(
     return trial
 
 
-def _value(state: State, result: JobFinished) -> float:
-    """The value in the user's sign; NaN for a failure, as in Optuna."""
-    return math.nan if result.loss is None else state.value(result.loss)
-
-
 def _outcome(state: State, path: Trajectory) -> TrialState:
     from optuna.trial import TrialState
 
     if path.last.loss is None:
         return TrialState.FAIL
-    return TrialState.COMPLETE if path.last.rung >= state.schedule.top else TrialState.PRUNED
+    complete = path.last.rung >= state.schedule.top and path.last.origin != PRECHECK
+    return TrialState.COMPLETE if complete else TrialState.PRUNED
 
 
-def _trial_attributes(path: Trajectory) -> dict[str, Any]:
+def _trial_attributes(
+    state: State, path: Trajectory, steps: Sequence[int | float]
+) -> dict[str, Any]:
+    limited = state.criteria.constraints or path.last.origin == PRECHECK
     return {
         "bracket": path.bracket,
         "index": path.index,
         "rung": path.last.rung,
         "run": path.last.run,
         "origin": path.last.origin,
-        "evaluations": [_details(result) for result in path.results],
+        **({"feasible": state.is_feasible(path.last)} if limited else {}),
+        "evaluations": [
+            _details(result) | objective_details(state, result, int(steps[result.rung]))
+            for result in path.results
+        ],
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from deepband.core.facts import Config
+from deepband.core.rank_order import non_dominated
 from deepband.core.records import Evaluation
 from deepband.errors import InputError, shown
 from deepband.integrations.sklearn.resources import Resource
@@ -81,16 +82,46 @@ def _ranks(scores: Any) -> Any:
     return rankdata(-filled, method="min").astype(np.int32)
 
 
-def best_row(results: dict[str, Any], metric: str) -> int | None:
-    """The row with the best score on the highest resource that has one, as `study.best_at()`; the
-    first of equals. None if there is no score."""
-    scores = results[f"mean_test_{metric}"]
-    known = np.flatnonzero(~np.isnan(scores))
-    if not len(known):
-        return None
-    top = results["n_resources"][known].max()
-    among = known[results["n_resources"][known] == top]
-    return int(among[np.argmax(scores[among])])
+def best_row(results: dict[str, Any], metric: str, among: list[int] | None = None) -> int | None:
+    """The row with the best score, the first of equals: among these rows or, without them, on the
+    highest resource that has a score, as `study.best_at()`. None if there is no score."""
+    scores = results.get(f"mean_test_{metric}")
+    if scores is None:
+        raise InputError(f"there is no metric {metric!r}: set refit to another one.")
+    if among is None:
+        rows = _on_top(results, ~np.isnan(scores))
+    else:
+        rows = np.array([row for row in sorted(among) if not np.isnan(scores[row])], dtype=int)
+    return int(rows[np.argmax(scores[rows])]) if len(rows) else None
+
+
+def front_rows(results: dict[str, Any], metrics: Sequence[str]) -> list[int]:
+    """The rows on the highest resource that has finite scores which no other one dominates, the
+    best by the first metric first, then by the others."""
+    unknown = np.full(len(results["params"]), np.nan)
+    scores = np.array([results.get(f"mean_test_{metric}", unknown) for metric in metrics]).T
+    rows = _on_top(results, np.isfinite(scores).all(axis=1))
+    ordered = sorted((tuple(-scores[row]), int(row)) for row in rows)
+    return [ordered[position][1] for position in non_dominated([each for each, _ in ordered])]
+
+
+def _on_top(results: dict[str, Any], known: Any) -> Any:
+    """The rows that have the most resources of those that are `known`."""
+    rows = np.flatnonzero(known)
+    if not len(rows):
+        return rows
+    return rows[results["n_resources"][rows] == results["n_resources"][rows].max()]
+
+
+def candidate(results: dict[str, Any], row: int) -> dict[str, Any]:
+    """A candidate of the front: its row, its parameters and its mean test scores by scorer."""
+    prefix = "mean_test_"
+    scores = {
+        name.removeprefix(prefix): float(column[row])
+        for name, column in results.items()
+        if name.startswith(prefix)
+    }
+    return {"index": row, "params": results["params"][row], "scores": scores}
 
 
 def chosen_row(results: dict[str, Any], refit: Callable[[dict[str, Any]], Any]) -> int:

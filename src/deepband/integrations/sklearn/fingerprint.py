@@ -34,7 +34,9 @@ def routed(search: Any, params: dict[str, Any]) -> Routed:
 
 def name_of(search: Any, X: Any, y: Any, splits: Any, params: Any) -> str:
     """A text that identifies what a search evaluates, the same in every process."""
-    metric = search.refit if isinstance(search.refit, str) else ""
+    metric: Any = search.refit if isinstance(search.refit, str) else ""
+    if search.objectives is not None:
+        metric = tuple(search.objectives)  # refit chooses among the results, and may change
     parts = {
         "estimator": search.estimator,
         "scoring": (search.scoring, metric),

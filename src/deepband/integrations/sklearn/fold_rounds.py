@@ -63,7 +63,7 @@ class FoldRounds(Rounds):
 
     def _seconds(self, job: Job, columns: Mapping[str, Any]) -> float:
         earlier = self._earlier(job).columns
-        before = seconds_of(earlier, self.metric) if earlier else 0.0
+        before = seconds_of(earlier, self.metrics[0]) if earlier else 0.0
         return max(0.0, super()._seconds(job, columns) - before)
 
     def _earlier(self, job: Job) -> Earlier:
@@ -73,7 +73,8 @@ class FoldRounds(Rounds):
             result = state.results.get((job.bracket, rung), {}).get(job.index)
             columns = {} if result is None or result.metrics is None else result.metrics
             folds = int(state.run.budgets[rung])
-            if all(f"split{fold}_test_{self.metric}" in columns for fold in range(folds)):
+            wanted = (f"split{fold}_test_{each}" for fold in range(folds) for each in self.metrics)
+            if all(name in columns for name in wanted):
                 return Earlier(rung, folds, columns)
         return NOTHING
 

@@ -11,11 +11,18 @@ from sklearn.model_selection import cross_validate
 
 from deepband.errors import InputError, shown
 from deepband.integrations.sklearn.callbacks import task
-from deepband.integrations.sklearn.cv_results import best_row, chosen_row, cv_results
+from deepband.integrations.sklearn.cv_results import (
+    best_row,
+    candidate,
+    chosen_row,
+    cv_results,
+    front_rows,
+)
 from deepband.integrations.sklearn.rounds import Rounds
 
 NAMES = (
     "cv_results_",
+    "front_",
     "best_index_",
     "best_score_",
     "best_params_",
@@ -39,18 +46,32 @@ def outcome(rounds: Rounds, X: Any, y: Any, given: dict[str, Any], context: Any)
         "width_": study.width,
         "cv_results_": results,
     }
-    if callable(refit):
-        row = chosen_row(results, refit)
-    else:
-        best = best_row(results, rounds.metric)
-        if best is None:
-            raise _unscored(rounds, results["params"][0], X, y, given)
-        row = best
-        found["best_score_"] = results[f"mean_test_{rounds.metric}"][row]
-    found |= {"best_index_": row, "best_params_": results["params"][row]}
+    rows = front_rows(results, rounds.metrics) if len(rounds.metrics) > 1 else None
+    if rows is not None:
+        found["front_"] = [candidate(results, row) for row in rows]
+    if rows == [] or (best := _best(rounds, results, rows)) is None:
+        raise _unscored(rounds, results["params"][0], X, y, given)
+    found |= best
     if refit is not False:
         found |= _refitted(rounds, found, X, y, given, context)
     return found
+
+
+def _best(rounds: Rounds, results: dict[str, Any], rows: list[int] | None) -> Any:
+    """The attributes of the best candidate, among these rows if there are several objectives; empty
+    if nothing chooses one of them. None if no candidate has a score."""
+    metric, refit = rounds.metrics[0], rounds.refit
+    if callable(refit):
+        row: int | None = chosen_row(results, refit)
+        return {"best_index_": row, "best_params_": results["params"][row]}
+    if rows is not None:
+        if refit is False:
+            return {}
+        metric = refit
+    if (row := best_row(results, metric, rows)) is None:
+        return None
+    score = results[f"mean_test_{metric}"][row]
+    return {"best_score_": score, "best_index_": row, "best_params_": results["params"][row]}
 
 
 def _unscored(

@@ -11,7 +11,6 @@ from typing import Any, TypedDict
 
 from sklearn.base import clone
 
-from deepband.core.evaluations import best_evaluation
 from deepband.core.extension import extended, read_target
 from deepband.core.facts import Config, Outcome
 from deepband.core.records import Job
@@ -33,6 +32,12 @@ class Larger(TypedDict, total=False):
     width: int
 
 
+def has_score(study: Study) -> bool:
+    """Whether any evaluation of a study succeeded."""
+    state = study.session.state
+    return any(state.standing(result).finite for result in state.all_results())
+
+
 def seconds_of(columns: Mapping[str, Any], metric: str) -> float:
     """The time of all folds in the columns of `cv_results_` for one candidate."""
     ending = f"_test_{metric}"
@@ -48,7 +53,8 @@ class Rounds:
     study: Study
     resource: Resource
     splits: Any
-    metric: str
+    metrics: tuple[str, ...]
+    """The names of the scores to optimise."""
     refit: Any
     """The user's `refit`; `search.refit` is False while scikit-learn's `fit` runs."""
     strategy: StrategyName
@@ -118,10 +124,7 @@ class Rounds:
             results = evaluate(candidates, cv=cv, **given)
         except ValueError as error:
             # Parameters and splits are already checked, so the fits failed.
-            if (
-                best_evaluation(self.study.session.state) is None
-                or self.search.error_score == "raise"
-            ):
+            if self.search.error_score == "raise" or not has_score(self.study):
                 raise
             self.failure = error
             return [error] * len(batch)
@@ -130,13 +133,13 @@ class Rounds:
         return [kept_columns(results, first + number) for number in range(len(batch))]
 
     def _outcome(self, job: Job, result: Any) -> Outcome:
-        outcome = read_result(result, self.study.session.maximize)
+        outcome = read_result(result, self.study.session.state.criteria)
         seconds = None if isinstance(result, Exception) else self._seconds(job, result)
         return outcome._replace(resumed_from=self._resumed_from(job), seconds=seconds)
 
     def _seconds(self, job: Job, columns: Mapping[str, Any]) -> float:
         """How long all fits and scores of a job took together."""
-        return seconds_of(columns, self.metric)
+        return seconds_of(columns, self.metrics[0])
 
     def _resumed_from(self, job: Job) -> int | None:
         """The rung from which training for a job continued; None if it started from scratch."""
@@ -151,12 +154,19 @@ class Rounds:
             clone(self.resource.estimator).set_params(**clone(candidate, safe=False))
 
     def _result(self, found: Any) -> Any:
-        """What is recorded: the score to optimise and all columns, or an error."""
+        """What is recorded: the scores to optimise and all columns, or an error."""
         if isinstance(found, Exception):
             return found
-        name = f"mean_test_{self.metric}"
-        if name not in found:
-            raise InputError(
-                f"there is no metric {self.metric!r}: with several, set refit to one of them."
-            )
-        return {"loss": found[name], name: found[name], **found}  # the first is the main metric
+        columns = {metric: f"mean_test_{metric}" for metric in self.metrics}
+        for metric, name in columns.items():
+            if name not in found:
+                raise InputError(_no_metric(metric, several=len(columns) > 1))
+        means = {name: found[name] for name in columns.values()}  # the first is the main metric
+        if len(columns) == 1:
+            return {"loss": found[columns[self.metrics[0]]], **means, **found}
+        return {metric: found[name] for metric, name in columns.items()} | means | found
+
+
+def _no_metric(metric: str, several: bool) -> str:
+    what = "name others as objectives." if several else "with several, set refit to one of them."
+    return f"there is no metric {metric!r}: {what}"

@@ -1,12 +1,16 @@
-"""The scorers of a search, and the metric that it optimises."""
+"""The scorers of a search, and those that it optimises."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from sklearn.metrics import check_scoring
 
-from deepband.errors import InputError
+from deepband.errors import InputError, shown
+
+COLUMN = re.compile(r"(split[0-9]+|mean|std)_(test|train)_.*|(mean|std)_(fit|score)_time")
+"""Columns of `cv_results_` that are stored with each evaluation, next to the objectives."""
 
 
 def scorers_of(estimator: Any, scoring: Any) -> Any:
@@ -18,10 +22,66 @@ def scorers_of(estimator: Any, scoring: Any) -> Any:
     return scoring if callable(scoring) else check_scoring(estimator, scoring)
 
 
-def metric_of(scoring: Any, refit: Any) -> str:
-    """The name of the optimised score in `cv_results_`."""
+def metrics_of(search: Any) -> tuple[str, ...]:
+    """The names of the optimised scores in `cv_results_`: one, or those of several objectives."""
+    if search.objectives is None:
+        return (_metric(search.scoring, search.refit),)
+    names = _objectives(search.objectives)
+    _check_known("objectives", names, search.scoring)
+    refit = search.refit
+    if isinstance(refit, str):
+        _check_known("refit", [refit], search.scoring)
+    elif refit is not False and not callable(refit):
+        raise InputError(
+            f"refit is {shown(refit)}, but several objectives have no single best candidate: set "
+            "refit to a function of cv_results_ that returns a row, to the name of a scorer, or to "
+            "False."
+        )
+    return names
+
+
+def is_multimetric(search: Any) -> bool:
+    """Whether the columns of `cv_results_` have the names of scorers."""
+    return metrics_of(search) != ("score",)
+
+
+def _metric(scoring: Any, refit: Any) -> str:
     if isinstance(scoring, list | tuple | dict | set):
         if not isinstance(refit, str) or refit not in scoring:
-            raise InputError("with several metrics, set refit to the one to optimise.")
+            raise InputError(
+                "with several metrics, set refit to the one to optimise, or name several of them "
+                "as objectives."
+            )
         return refit
     return refit if callable(scoring) and isinstance(refit, str) else "score"
+
+
+def _objectives(given: Any) -> tuple[str, ...]:
+    names = tuple(given) if isinstance(given, list | tuple) else ()
+    texts = all(isinstance(name, str) for name in names)
+    if len(names) < 2 or not texts or len(set(names)) < len(names):
+        raise InputError(
+            f"objectives is {shown(given)}: give a list of two or more different names of scorers. "
+            "To optimise one of several scores, set refit to its name instead."
+        )
+    for name in names:
+        if COLUMN.fullmatch(name):
+            raise InputError(
+                f"{name!r} cannot be an objective: a column of cv_results_ has this name. Choose "
+                "another name for the scorer."
+            )
+    return names
+
+
+def _check_known(argument: str, names: Any, scoring: Any) -> None:
+    """Raise if a name is not that of a scorer. The names that a function returns are not known
+    before it is called."""
+    if callable(scoring):
+        return
+    known = list(scoring) if isinstance(scoring, list | tuple | set | dict) else []
+    for name in names:
+        if name not in known:
+            raise InputError(
+                f"{argument} has {name!r}, which is not a scorer: scoring is {shown(scoring)}. "
+                "Give scoring a dict or a list that has it."
+            )

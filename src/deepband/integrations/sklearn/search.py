@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from deepband.integrations.sklearn.outcomes import NAMES, outcome
 from deepband.integrations.sklearn.partial_fit import PartiallyFitted
 from deepband.integrations.sklearn.resources import Resource, resource_of
 from deepband.integrations.sklearn.rounds import Larger, Rounds
-from deepband.integrations.sklearn.scorers import metric_of, scorers_of
+from deepband.integrations.sklearn.scorers import is_multimetric, metrics_of, scorers_of
 from deepband.integrations.sklearn.search_settings import (
     check_enough,
     check_settings,
@@ -79,6 +79,13 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     with the largest resource; `refit_indices_` are its samples, unless it uses all. With several
     metrics, `refit` names the one to optimise. `n_resources_` are the resources of each rung and
     `width_` is the width of the last run.
+
+    `objectives` names two or more scorers to optimise at once; each is maximised. `front_` then has
+    the candidates on the highest resource that no other one dominates, the best by the first
+    objective first. Each is a dict with its `params`, the mean test `scores` of all scorers by
+    name, and its row in `cv_results_`, `index`. `refit` chooses the best one: a function of
+    `cv_results_` that returns a row, the name of a scorer to choose from `front_`, or False, which
+    sets no `best_*` attribute.
     """
 
     def __init__(
@@ -98,6 +105,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         warm_start: bool = False,
         cv: Any = None,
         scoring: Any = None,
+        objectives: Sequence[str] | None = None,
         refit: Any = True,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -116,6 +124,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             error_score=error_score,
             return_train_score=return_train_score,
         )
+        self.objectives = objectives
         self.param_distributions = param_distributions
         self.resource = resource
         self.factor = factor
@@ -228,7 +237,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     ) -> Iterator[tuple[Study, list[tuple[Any, Any]]]]:
         """The study, checked to belong to these data, and the splits. A study in a file is closed
         afterwards."""
-        metric_of(self.scoring, self.refit)  # raise errors about scorers first
+        metrics_of(self)  # raise errors about scorers first
         scorers_of(self.estimator, self.scoring)
         splits = fingerprint.splits_of(self, X, y, fingerprint.routed(self, params).split)
         name = fingerprint.name_of(self, X, y, splits, params)
@@ -266,10 +275,10 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         larger: Larger,
     ) -> None:
         """Run the study until it is done with what is asked for, and set the attributes."""
-        metric, resource = metric_of(self.scoring, self.refit), self._resource(study, X, y)
+        metrics, resource = metrics_of(self), self._resource(study, X, y)
         named = partial(parameters_of, self.param_distributions)
         kind = FoldRounds if self.resource == "folds" else Rounds
-        rounds = kind(self, study, resource, splits, metric, self.refit, strategy, larger, named)
+        rounds = kind(self, study, resource, splits, metrics, self.refit, strategy, larger, named)
         finish = partial(outcome, rounds, X, y, fingerprint.routed(self, params).fit)
         rounds.check()
         self._study = study
@@ -277,7 +286,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             rounds.extend()
         if study.done:
             # Scikit-learn's `fit` sets these if there is something to evaluate.
-            self.multimetric_ = metric != "score"
+            self.multimetric_ = is_multimetric(self)
             self.scorer_ = scorers_of(self.estimator, self.scoring)
             found = finish(None)
         else:

@@ -17,6 +17,7 @@ from deepband.analysis.summary import Plan, plan_of
 from deepband.core.schedule import Schedule, check_count
 from deepband.core.state import State
 from deepband.errors import InputError, shown
+from deepband.integrations.sklearn.scorers import metrics_of
 from deepband.integrations.sklearn.spaces import space_of
 from deepband.integrations.sklearn.subsamples import count
 from deepband.study.settings import Settings, check_same, open_study
@@ -36,24 +37,29 @@ def open_for(search: Any, X: Any, y: Any, splits: Any) -> Study:
         settings["max_budget"] = largest_resource(search, X, splits)
         settings["min_budget"] = smallest_resource(search, X, y, splits)
         settings["seed"] = int(check_random_state(search.random_state).randint(2**31))
+    else:  # what is scored is compared later, by content
+        settings["maximize"] = settings["objectives"] = None
     return open_study(search.study, **settings)
 
 
 def settings_of(search: Any) -> Settings:
     """The settings that a study must have to be continued by a search."""
     low, brackets = search.min_resources, search.brackets
+    several = search.objectives is not None
     return Settings(
         space=space_of(search.param_distributions),
         max_budget=None,
         min_budget=None if low == "smallest" else whole("min_resources", low),
         eta=search.factor,
         seed=None,
-        maximize=True,
+        maximize=None if several else True,
         integer_budgets=True,
         sampler=search.sampler,
         width=check_count("width", search.width),
         brackets=None if brackets is None else check_count("brackets", brackets),
         reuse_identical=None,
+        objectives=dict.fromkeys(metrics_of(search), "maximize") if several else None,
+        constraints=None,
         parallel=check_count("parallel", search.parallel),
     )
 

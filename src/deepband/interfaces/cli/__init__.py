@@ -7,6 +7,8 @@ from deepband.interfaces.cli import (
     demo,
     extend_commands,
     failure_commands,
+    front_commands,
+    lease_commands,
     paper,
     plan_command,
     read_commands,
@@ -16,5 +18,6 @@ from deepband.interfaces.cli import (
 from deepband.interfaces.cli.group import main
 
 __all__ = ["best_command", "compare", "confirm_command", "demo", "extend_commands"]
-__all__ += ["failure_commands", "main", "paper", "plan_command", "read_commands"]
+__all__ += ["failure_commands", "front_commands", "lease_commands", "main", "paper"]
+__all__ += ["plan_command", "read_commands"]
 __all__ += ["run_commands", "view_commands"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deepband.analysis.export import fields_of
 from deepband.core.evaluations import best_evaluation, best_evaluation_at
 from deepband.core.records import Evaluation, with_checkpoint
 from deepband.core.state import State
@@ -60,19 +61,20 @@ def best(study: Path, rung: int | None, only_path: bool, as_json: bool) -> None:
     if only_path and as_json:
         raise InputError("--path prints a path and --json everything: give one of them.")
     opened = open_existing(study)
-    if only_path:
+    state = opened.session.state
+    if only_path or state.criteria.several:  # which raises, and says what to do instead
         only = opened.best if rung is None else opened.best_at(None if rung == TOP else rung)
         click.echo(os.fsencode(_checkpoint(opened, only)))  # as it is, for scripts
         return
-    state = opened.session.state
     found, label = _asked_for(state, rung)
     if found is None:
-        show(None, as_json, describe(None, label))
+        show(None, as_json, describe(state, None, label))
         return
     found = with_checkpoint(found, opened.session.find_checkpoint)
-    lines = [describe(found, label), *_checkpoint_lines(opened, found)]
+    lines = [describe(state, found, label), *_checkpoint_lines(opened, found)]
     lines += highest_budget(state, study) if rung is None else []
-    show({**found._asdict(), "checkpoint": found.checkpoint}, as_json, "\n".join(lines))
+    fields = {**fields_of(state, found), "checkpoint": found.checkpoint}
+    show(fields, as_json, "\n".join(lines))
 
 
 def _asked_for(state: State, rung: int | None) -> tuple[Evaluation | None, str]:

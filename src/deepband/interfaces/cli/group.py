@@ -6,7 +6,6 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ SQLITE = b"SQLite format 3\0"
 Command = Callable[..., None]
 if TYPE_CHECKING:
     _Number = click.ParamType[int | float]
-    _Resources = click.ParamType[list[tuple[str, float]]]
+    _Resources = click.ParamType[list[tuple[str, float | str]]]
 else:  # ParamType is not generic before click 8.4
     _Number = _Resources = click.ParamType
 
@@ -59,8 +58,8 @@ class Commands(click.Group):
 def main() -> None:
     """Hyperband you can extend: tune, inspect, and continue with a larger budget.
 
-    Exit codes: 0 success, 1 failure, 2 wrong usage, 75 study locked by another process,
-    130 interrupted.
+    Exit codes: 0 success, 1 failure, 2 wrong usage, 75 study locked by another process or no job
+    ready, 130 interrupted.
     """
 
 
@@ -78,36 +77,33 @@ class BudgetType(_Number):
             self.fail(f"{value!r} is not a number.", param, ctx)
 
 
+TEXTS = {"account", "comment", "constraint", "dependency", "exclude", "gres", "mail_type"}
+TEXTS |= {"mail_user", "mem", "mem_per_cpu", "mem_per_gpu", "name", "nodelist", "partition"}
+TEXTS |= {"qos", "wckey"}
+"""What Slurm takes as text. All other resources are numbers."""
+
+
 class ResourcesType(_Resources):
-    """One or more NAME=NUMBER pairs, separated by commas."""
+    """One or more NAME=NUMBER pairs, separated by commas. For Slurm, some values are text."""
 
     name = "name=number"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[tuple[str, float]]:
-        found = []
+    ) -> list[tuple[str, float | str]]:
+        found = list[tuple[str, float | str]]()
         for each in str(value).split(","):
-            name, _, number = (part.strip() for part in each.partition("="))
-            if not name or not number:
+            name, _, given = (part.strip() for part in each.partition("="))
+            if not name or not given:
                 self.fail(f"{each!r} is not NAME=NUMBER, such as num_gpus=1.", param, ctx)
-            amount = BUDGET.convert(number, param, ctx)
+            if name.removeprefix("slurm_") in TEXTS and not given.isdecimal():
+                found.append((name, given))
+                continue
+            amount = BUDGET.convert(given, param, ctx)
             if not 0 <= amount < math.inf:
                 self.fail(f"{each!r}: give a number of 0 or more.", param, ctx)
             found.append((name, amount))
         return found
-
-
-def merge_resources(
-    ctx: click.Context, param: click.Parameter, given: Sequence[list[tuple[str, float]]]
-) -> dict[str, float] | None:
-    """The values of a repeated option as one mapping; None if the option is not given."""
-    found: dict[str, float] = {}
-    for name, amount in chain.from_iterable(given):
-        if name in found:
-            raise click.BadParameter(f"{name!r} is given twice.", ctx, param)
-        found[name] = amount
-    return found or None
 
 
 BUDGET = BudgetType()

@@ -23,6 +23,9 @@ PHRASES = {
     "`study.optimize`, `deepband run`, or ask and tell until `study.done`": "`deepband run`",
     "`study.optimize`": "`deepband run`",
     "`study.failures()`": "`deepband failures`",
+    "`study.front()`": "`deepband front`",
+    "`study.front(rung=...)`": "`deepband front --rung`",
+    "`study.evaluations`": "`deepband export`",
 }
 """What to do in Python, and with commands."""
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import click
 
+from deepband.analysis.key_figures import no_result
 from deepband.analysis.run_names import size_text
 from deepband.analysis.summary import Status, grid
 from deepband.analysis.text import brief, duration, printable, shortened, table
-from deepband.core.evaluations import best_above, best_evaluation
+from deepband.core.evaluations import best_above, best_evaluation, front
 from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
 from deepband.core.state import State
@@ -67,10 +68,10 @@ def show(value: object, as_json: bool, text: object = None) -> None:
         say(value if text is None else text)
 
 
-def describe(best: Evaluation | None, label: str = ANY_BUDGET) -> str:
+def describe(state: State, best: Evaluation | None, label: str = ANY_BUDGET) -> str:
     """The best evaluation in a few lines. `label` says which one it is."""
     if best is None:
-        return f"{label}: none yet, because no evaluation has a finite result"
+        return f"{label}: none yet, because {no_result(state)}"
     found = f"{label}: {best.value:.6g} with budget {best.budget:.6g}"
     lines = [f"{found} (bracket {best.bracket}, index {best.index}, rung {best.rung})"]
     lines += [f"         {metric}" for metric in _metric_lines(best.metrics)]
@@ -79,8 +80,12 @@ def describe(best: Evaluation | None, label: str = ANY_BUDGET) -> str:
 
 
 def describe_both(state: State, study: Path) -> str:
-    """The best evaluation on any budget and, if it is another one, that on the highest budget."""
-    return "\n".join([describe(best_evaluation(state)), *highest_budget(state, study)])
+    """The best evaluation on any budget and, if it is another one, that on the highest budget. With
+    several objectives, the size of the front."""
+    if state.criteria.several:
+        found = counted(len(front(state)), "evaluation")
+        return f"front on any budget: {found}; details: {command('front', study)}"
+    return "\n".join([describe(state, best_evaluation(state)), *highest_budget(state, study)])
 
 
 def highest_budget(state: State, study: Path) -> list[str]:
@@ -101,11 +106,13 @@ def _metric_lines(metrics: Mapping[str, Any]) -> list[str]:
     return lines[:MOST_METRICS] + ([f"and {counted(others, 'other metric')}"] if others > 0 else [])
 
 
-def describe_status(status: Status) -> str:
-    """The progress of the current run: its brackets and rungs, and the budget spent and left."""
+def describe_status(status: Status, notes: Sequence[str] = ()) -> str:
+    """The progress of the current run: its brackets and rungs, and the budget spent and left. The
+    notes follow the number of results."""
     strategy = f", {status.strategy}" if status.strategy else ""
     size = size_text(status.max_budget, status.width, status.brackets)
-    failed = f", {status.failed} failed" if status.failed else ""
+    evaluations = counted(status.evaluations, "evaluation")
+    evaluations += f", {status.failed} failed" if status.failed else ""
     ahead = f", {status.ahead} ahead for the next deepening" if status.ahead else ""
     spent, left = (f"{as_number(cost):.10g}" for cost in (status.spent, status.left))
     jobs = f"{counted(status.open, 'job')} open, {status.running} running"
@@ -113,7 +120,7 @@ def describe_status(status: Status) -> str:
     return "\n".join(
         [
             f"run      {status.run}{strategy}, {size}: {state}",
-            f"results  {counted(status.evaluations, 'evaluation')}{failed}{ahead}",
+            f"results  {', '.join([evaluations, *notes])}{ahead}",
             f"budget   {spent} spent in this run, {left} left",
             "",
             table(grid(status)),

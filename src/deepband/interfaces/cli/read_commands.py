@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
-from filelock import FileLock
 
 from deepband.analysis import export as exports
 from deepband.analysis import summary
-from deepband.core.evaluations import best_evaluation
+from deepband.analysis.explanation import Verdict
+from deepband.analysis.feasibility import feasibility_notes
+from deepband.core.evaluations import best_evaluation, evaluation_of, front
+from deepband.core.leases import leased_jobs
+from deepband.core.records import Evaluation
+from deepband.core.state import State
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError, StorageError
 from deepband.execution.outbox import Outbox
@@ -35,6 +39,10 @@ from deepband.interfaces.cli.output import describe_both, describe_status, show
 from deepband.interfaces.file_output import write_file
 from deepband.storage.sqlite import SqliteStorage
 from deepband.storage.sqlite_errors import ADVICE
+from deepband.system.file_locks import NETWORK, exclude_processes, is_shared_safely, mount_of
+
+NAMED = ("objectives", "front")
+"""What only objectives with names have."""
 
 
 @main.command()
@@ -76,19 +84,27 @@ def status(study: Path, as_json: bool) -> None:
     """Show the progress of the current run.
 
     The last lines show the best evaluation on any budget and, if it is another one, the best on the
-    highest budget.
+    highest budget. With several objectives, they show the size of the front.
     """
     session = open_existing(study).session
     state = session.state
-    running = [key for each in Outbox(session.files).running() for key in each.keys]
+    running = {key for each in Outbox(session.files).running() for key in each.keys}
+    running.update(leased_jobs(state, time.time()))
     progress = summary.status(state, running=len(summary.without_result(state, running)))
     first = f"study    {study}, {state.objective or 'no objective named'}"
-    found = {"status": progress, "best": best_evaluation(state)}
+    found: dict[str, Any] = {"status": progress, "best": _fields(state, best_evaluation(state))}
+    if state.criteria.several:
+        found["front"] = [_fields(state, evaluation_of(state, each)) for each in front(state)]
+    lines = describe_status(progress, feasibility_notes(state))
     show(
         {"study": study, "objective": state.objective, **found},
         as_json,
-        f"{first}\n{describe_status(progress)}\n\n{describe_both(state, study)}",
+        f"{first}\n{lines}\n\n{describe_both(state, study)}",
     )
+
+
+def _fields(state: State, evaluation: Evaluation | None) -> dict[str, Any] | None:
+    return None if evaluation is None else exports.fields_of(state, evaluation)
 
 
 @main.command()
@@ -101,8 +117,16 @@ def explain(study: Path, bracket: int, index: int, as_json: bool) -> None:
 
     There is one line per rung and run.
     """
-    verdicts = open_existing(study).explain(bracket, index)
-    show(verdicts, as_json, "\n".join(map(str, verdicts)))
+    opened = open_existing(study)
+    verdicts = opened.explain(bracket, index)
+    left_out = () if opened.session.state.criteria.objectives else NAMED
+    rows = [_fields_but(each, left_out) for each in verdicts]
+    show(rows, as_json, "\n".join(map(str, verdicts)))
+
+
+def _fields_but(verdict: Verdict, left_out: Sequence[str]) -> dict[str, Any]:
+    names = [field.name for field in fields(verdict) if field.name not in left_out]
+    return {name: getattr(verdict, name) for name in names}
 
 
 @main.command()
@@ -134,12 +158,13 @@ def doctor(study: Path, as_json: bool) -> None:
     """Check that a study is undamaged and safely stored.
 
     The file is only read: its pages, references and checksums, and whether its facts are
-    consistent. The output also covers SQLite, the file system, locks and free space.
+    consistent. The output also covers SQLite, the file system, free space and locks: whether they
+    exclude other processes, and whether several processes can share a study (`leases`).
     """
     folder = study.absolute().parent
     if not folder.is_dir():
         raise InputError(f"the folder {folder} does not exist.")
-    kind = _file_system(folder)
+    kind, options = mount_of(folder)
     problems = _problems(study) if study.exists() else None
     found: dict[str, Any] = {
         "study": "there is none" if problems is None else "damaged" if problems else "whole",
@@ -149,7 +174,8 @@ def doctor(study: Path, as_json: bool) -> None:
         "folder": str(folder),
         "file_system": kind,
         "network_file_system": kind in NETWORK,
-        "locks": _locks(folder),
+        "locks": (locks := exclude_processes(folder)),
+        "leases": locks and is_shared_safely(kind, options),
         "free_bytes": shutil.disk_usage(folder).free,
     }
     is_safe = found["strict_tables"] and found["locks"] and not found["network_file_system"]
@@ -169,6 +195,11 @@ def _findings(found: dict[str, Any], is_safe: bool) -> Iterator[str]:
         yield "Do not continue with this file: restore a backup."
     if not is_safe:
         yield "A study is not safe here: use a local disk and SQLite 3.37 or newer."
+    if not found["leases"]:
+        yield (
+            "Several processes cannot share a study here, because locks do not exclude all of "
+            "them: `deepband work`, `exec`, `ask` and `tell` are refused."
+        )
 
 
 def _problems(study: Path) -> list[str]:
@@ -177,32 +208,3 @@ def _problems(study: Path) -> list[str]:
         return SqliteStorage(study, looks_only=True).problems()
     except StorageError as error:
         return [error.problem.removesuffix(ADVICE).strip()]
-
-
-NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "lustre", "fuse.sshfs", "afs", "ceph"}
-
-
-def _file_system(folder: Path) -> str:
-    """The type of the file system that a folder is on."""
-    try:
-        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
-    except OSError:
-        return "unknown"
-    above = [(point, kind) for point, kind in mounts if folder.is_relative_to(point)]
-    return max(above, key=lambda mount: len(mount[0]), default=("", "unknown"))[1]
-
-
-def _locks(folder: Path) -> bool:
-    """Whether a lock can be taken in a folder and excludes a second one."""
-    with suppress(OSError), tempfile.TemporaryDirectory(dir=folder) as trial:
-        path = Path(trial) / "lock"
-        first, second = (
-            FileLock(path, timeout=0, fallback_to_soft=False, is_singleton=False) for _ in range(2)
-        )
-        with first:
-            try:
-                second.acquire()
-            except TimeoutError:
-                return True
-            second.release()
-    return False

@@ -7,7 +7,12 @@ from typing import TypeAlias
 
 import click
 
-from deepband.interfaces.cli.group import BUDGET, PATH, RESOURCES, merge_resources
+from deepband.interfaces.cli.criteria_options import (
+    constraints_option,
+    merge_pairs,
+    objectives_option,
+)
+from deepband.interfaces.cli.group import BUDGET, PATH, RESOURCES
 from deepband.interfaces.cli.user_code import SPACE_FILE
 from deepband.samplers import SAMPLERS
 from deepband.storage.retention import KEEP
@@ -26,13 +31,15 @@ def read_batch(
     return int(given)
 
 
+OBJECTIVE = click.argument("objective", required=False)
 SETTINGS = [
-    click.argument("objective", required=False),
     click.option("--max-budget", type=BUDGET, help="The largest budget of the first run."),
     click.option("--min-budget", type=BUDGET, help="The smallest budget.  [default: 1]"),
     click.option("--eta", type=int, help="The budget factor between rungs.  [default: 3]"),
     click.option("--seed", type=int, help="The seed of all random choices.  [default: 0]"),
     click.option("--maximize", is_flag=True, default=None, help="Larger values are better."),
+    objectives_option,
+    constraints_option,
     click.option(
         "--integer-budgets/--exact-budgets",
         default=None,
@@ -59,13 +66,13 @@ SETTINGS = [
 ]
 EXECUTION = [
     click.option("--workers", type=int, help="Number of concurrent evaluations.  [default: 1]"),
-    click.option("--executor", help="dask://host:port, ray or ray://host:port."),
+    click.option("--executor", help="dask://host:port, ray, ray://host:port or slurm."),
     click.option(
         "--resources",
         type=RESOURCES,
         multiple=True,
-        callback=merge_resources,
-        help="What each job needs on Dask or Ray, such as num_gpus=1; may be repeated.",
+        callback=merge_pairs,
+        help="What each job needs on Dask, Ray or Slurm, such as num_gpus=1; may be repeated.",
     ),
     click.option(
         "--devices", help="GPUs of worker processes, such as cuda:0,cuda:1; auto: all; cpu: none."
@@ -108,12 +115,24 @@ EXECUTION = [
         "--no-progress", "progress", flag_value=False, default=True, help="Show no progress."
     ),
 ]
+PRECHECK = click.option(
+    "--precheck",
+    metavar="FILE.py:FUNCTION",
+    help="Train a config only if FUNCTION(config, budget) returns True.",
+)
 EXECUTION_NAMES = ["workers", "executor", "resources", "timeout", "retries", "wait"]
 EXECUTION_NAMES += ["first_failures", "devices", "per_device", "progress", "batch"]
 
 
 def options_of_runs(command: Command) -> Command:
-    """Add the options that `run` and `auto-extend` share."""
-    for option in reversed([*SETTINGS, *EXECUTION]):
+    """Add the argument and the options that `run`, `auto-extend` and `work` share."""
+    for option in reversed([OBJECTIVE, *SETTINGS, PRECHECK, *EXECUTION]):
+        command = option(command)
+    return command
+
+
+def options_of_settings(command: Command) -> Command:
+    """Add the settings of a new study."""
+    for option in reversed(SETTINGS):
         command = option(command)
     return command

@@ -24,11 +24,19 @@ SYNTAX = "write it as FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION."
 
 
 def load_objective(text: str, batch: bool | int | None = None) -> tuple[Objective, ModuleType]:
-    """The function that `text` names, and its module, whose code is run. Raises if it cannot be
+    """The objective that `text` names, and its module, whose code is run. Raises if it cannot be
     called with a config or, with `batch`, with several."""
+    objective, module = load_function(text, "objective")
+    RunOptions(batch=batch).called(objective)
+    return objective, module
+
+
+def load_function(text: str, role: str) -> tuple[Any, ModuleType]:
+    """The function that `text` names, and its module, whose code is run. Messages call it by its
+    role."""
     place, _, name = text.rpartition(":")
     if not place or not name:
-        raise InputError(f"the objective is {text!r}: {SYNTAX}")
+        raise InputError(f"the {role} is {text!r}: {SYNTAX}")
     check_objective(text)
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     if not hasattr(module, name):
@@ -38,9 +46,7 @@ def load_objective(text: str, batch: bool | int | None = None) -> tuple[Objectiv
             if callable(value) and getattr(value, "__module__", None) == module.__name__
         ]
         raise UnknownNameError(f"function in {place}", name, names)
-    objective: Objective = getattr(module, name)
-    RunOptions(batch=batch).called(objective)
-    return objective, module
+    return getattr(module, name), module
 
 
 def remembered(text: str, study: Path) -> str:

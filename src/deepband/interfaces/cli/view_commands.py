@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
+from deepband.interfaces.cli.criteria_options import reference_option
 from deepband.interfaces.cli.group import PATH, main, open_existing, output_path, study_argument
 from deepband.interfaces.cli.output import say
 from deepband.interfaces.dashboard import server
 from deepband.interfaces.report.html_report import write_report
-from deepband.plots import KINDS, OF_METRICS
+from deepband.plots import COMPARING, KINDS, OF_METRICS, OF_OBJECTIVES
 from deepband.plots.image_file import FORMATS, save
+
+KINDS_WITH: dict[str, Sequence[str]] = {
+    "metric": OF_METRICS,
+    "by": ["front"],
+    "objectives": ["front"],
+    "reference": ["hypervolume"],
+    "with": COMPARING,
+}
+"""By option: the kinds of plots that have it."""
 
 
 @main.command()
 @study_argument
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=click.Choice([*KINDS, *OF_OBJECTIVES]))
 @click.option("-o", "--output", type=PATH, help="The file to write.  [default: KIND.png]")
 @click.option(
     "--with",
     "others",
     type=PATH,
     multiple=True,
-    help="Another study, for the kind incumbent; may be repeated.",
+    help="Another study, for the kinds incumbent and hypervolume; may be repeated.",
 )
-@click.option("--metric", help="Draw this metric instead of what is optimised.")
+@click.option("--metric", help="Draw this objective or metric instead of what is optimised.")
+@click.option(
+    "--by", type=click.Choice(["run", "rung"]), help="What the fronts are of.  [default: run]"
+)
+@click.option("--objectives", help="The two of a front, such as error,size.  [default: the first]")
+@reference_option
 def plot(
-    study: Path, kind: str, output: Path | None, others: tuple[Path, ...], metric: str | None
+    study: Path,
+    kind: str,
+    output: Path | None,
+    others: tuple[Path, ...],
+    metric: str | None,
+    by: str | None,
+    objectives: str | None,
+    reference: Mapping[str, float] | None,
 ) -> None:
     """Plot a study to a PNG, PDF or SVG file. The suffix selects the format.
 
@@ -38,17 +62,27 @@ def plot(
     parallel    configs across all parameters, coloured by loss
     importance  which parameters matter, by Optuna's fANOVA
     stability   how similarly neighbouring rungs rank configs
+    front       the front of several objectives after each run, or on each rung
+    hypervolume how much the front dominates, against the budget spent
+    predictions predicted losses of the best configs with larger budgets
 
-    All but brackets and stability can show a metric that the objective returns alongside the loss.
+    Curves, incumbent, parallel and importance can show a metric that the objective returns
+    alongside the loss, or one of several objectives.
     """
-    if others and kind != "incumbent":
-        raise click.UsageError("--with is for the kind 'incumbent' only.")
-    if metric is not None and kind not in OF_METRICS:
-        raise click.UsageError(f"--metric is for the kinds {', '.join(OF_METRICS)}.")
+    options: dict[str, Any] = {"metric": metric, "by": by, "reference": reference}
+    if objectives is not None:
+        options["objectives"] = [name.strip() for name in objectives.split(",")]
+    for name, value in {**options, "with": others or None}.items():
+        if value is not None and kind not in KINDS_WITH[name]:
+            raise click.UsageError(f"--{name} is for {_kinds(KINDS_WITH[name])}.")
     path = output_path(output or Path(f"{kind}.png"), study, FORMATS)
     opened = open_existing(study)
-    save(opened, kind, path, *map(open_existing, others), metric=metric)
+    save(opened, kind, path, *map(open_existing, others), **options)
     say(f"Wrote {path}.")
+
+
+def _kinds(kinds: Sequence[str]) -> str:
+    return f"the kind{'' if len(kinds) == 1 else 's'} {', '.join(kinds)}"
 
 
 @main.command()

@@ -46,6 +46,7 @@ STATIC = {
     "parameters.js": "text/javascript",
     "studies.js": "text/javascript",
     "failures.js": "text/javascript",
+    "front.js": "text/javascript",
     "table.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }

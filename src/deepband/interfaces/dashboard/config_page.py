@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deepband.analysis.explanation import explain
+from deepband.analysis.feasibility import verdict
 from deepband.analysis.text import brief
 from deepband.core.facts import JobFinished
 from deepband.core.state import State
@@ -22,7 +23,7 @@ def config_page(state: State, bracket: int, index: int) -> dict[str, Any] | None
         "index": index,
         "rungs": rungs,
         "config": state.config(bracket, index).items(),
-        "value_name": state.value_name,
+        "columns": _columns(state),
         "verdicts": list(map(str, verdicts)),
         "rows": [_row(state, cell[index]) for cell in cells if index in cell],
     }
@@ -34,9 +35,29 @@ def _row(state: State, result: JobFinished) -> dict[str, Any]:
         "rung": result.rung,
         "budget": f"{state.run.budgets[result.rung]:.10g}",
         "run": result.run,
-        "value": "failed" if result.loss is None else brief(state.value(result.loss)),
+        "values": _values(state, result),
         "seconds": "" if result.seconds is None else f"{result.seconds:.3g}",
         "resumed_from": "the start" if below is None else f"rung {below}",
         "metrics": [(name, brief(value)) for name, value in (result.metrics or {}).items()],
         "error": result.error,
     }
+
+
+def _columns(state: State) -> tuple[str, ...]:
+    """What the numbers that are optimised are called."""
+    return state.criteria.names if state.criteria.several else (state.value_name,)
+
+
+def _values(state: State, result: JobFinished) -> list[str]:
+    """The numbers that are optimised, or why there are none. The first one says if a config is
+    infeasible."""
+    others = [""] * (len(_columns(state)) - 1)
+    if result.loss is None:
+        return ["failed", *others]
+    found = verdict(state, result)
+    if found == "rejected":
+        return ["rejected before training", *others]
+    losses = result.loss if isinstance(result.loss, tuple) else (result.loss,)
+    values = list(state.criteria.values(result.loss).values()) or list(map(state.value, losses))
+    texts = list(map(brief, values))
+    return [f"{texts[0]} ({found})", *texts[1:]] if found else texts

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from deepband.analysis import chart_data
+from deepband.analysis.feasibility import verdict
 from deepband.analysis.metrics import metric_names, number
 from deepband.analysis.text import brief, shortened
 from deepband.core.facts import Config, JobFinished
@@ -19,7 +20,7 @@ ROWS_PER_PAGE = 50
 MOST_METRICS = 20
 """How many metrics have a column."""
 COLUMNS = ("bracket", "index", "rung", "run", "value", "seconds")
-OUTCOMES = ("", "good", "failed")
+OUTCOMES = ("", "good", "failed", "infeasible")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Query:
             raise InputError(f"unknown parameters: {sorted(unknown)}.")
         outcome = given.get("outcome", "")
         if outcome not in OUTCOMES:
-            raise InputError("outcome must be 'good' or 'failed'.")
+            raise InputError("outcome must be 'good', 'failed' or 'infeasible'.")
         return cls(
             sort=given.get("sort", "bracket"),
             descending=given.get("descending") == "1",
@@ -93,9 +94,15 @@ def listing(state: State, query: Query) -> dict[str, Any]:
 def _fits(state: State, result: JobFinished, query: Query) -> bool:
     if query.run not in (None, result.run):
         return False
-    if query.outcome and (result.loss is None) != (query.outcome == "failed"):
+    if query.outcome and _outcome(state, result) != query.outcome:
         return False
     return not query.text or query.text in _searched(state, result)
+
+
+def _outcome(state: State, result: JobFinished) -> str:
+    if result.loss is None:
+        return "failed"
+    return "infeasible" if verdict(state, result) else "good"
 
 
 def _searched(state: State, result: JobFinished) -> str:
@@ -128,11 +135,11 @@ def _column(
     """The sort key of a column, which is a number: for a choice, its position among all choices."""
     if sort in COLUMNS:
         if sort == "value":
-            return lambda result: None if result.loss is None else state.value(result.loss)
+            return lambda result: None if result.number is None else state.value(result.number)
         return attrgetter(sort)
     metric = {f"m{place}": name for place, name in enumerate(metrics)}.get(sort)
     if metric is not None:
-        return lambda result: number((result.metrics or {}).get(metric))
+        return lambda result: number(state.named_results(result).get(metric))
     axes = {f"p{place}": axis for place, axis in enumerate(chart_data.axes(state))}
     if sort not in axes:
         raise InputError(f"there is no column {shown(sort)}.")
@@ -143,16 +150,26 @@ def _column(
 
 
 def _row(state: State, result: JobFinished, names: list[str], metrics: list[str]) -> dict[str, Any]:
-    config, found = _config(state, result), result.metrics or {}
+    config, found = _config(state, result), state.named_results(result)
     return {
         "bracket": result.bracket,
         "index": result.index,
         "rung": result.rung,
         "budget": state.run.budgets[result.rung],
         "run": result.run,
-        "value": None if result.loss is None else brief(state.value(result.loss)),
+        "value": _value(state, result),
         "seconds": result.seconds,
+        "failed": result.loss is None,
+        "verdict": verdict(state, result),
         "error": None if result.error is None else shortened(result.error.split("\n")[0], 80),
         "metrics": [brief(found[name]) if name in found else "" for name in metrics],
         "config": [brief(config[name]) if name in config else "" for name in names],
     }
+
+
+def _value(state: State, result: JobFinished) -> str | None:
+    """The number that is optimised; None for a failure or a rejected config, and with several
+    objectives."""
+    if result.number is None or verdict(state, result) == "rejected":
+        return None
+    return brief(state.value(result.number))

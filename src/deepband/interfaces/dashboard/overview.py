@@ -13,7 +13,9 @@ from deepband.analysis.confirmations import (
     confirmation_table,
     confirmations,
 )
+from deepband.analysis.feasibility import is_judged
 from deepband.analysis.key_figures import key_figures
+from deepband.analysis.measures import curves, measure
 from deepband.analysis.prices import quote
 from deepband.analysis.quote import quote_notes, quote_table
 from deepband.analysis.run_names import describe_step, name_of
@@ -27,6 +29,7 @@ from deepband.core.runs import Run
 from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.interfaces.dashboard.failure_list import failure_list
+from deepband.interfaces.dashboard.front_charts import objectives
 from deepband.interfaces.dashboard.parameter_charts import parallel, reported
 
 MOST_MARKS = 100
@@ -53,6 +56,8 @@ def overview(state: State, running: frozenset[JobKey], order: Sequence[str] = ()
         ],
         "best": None if best is None else _best(best),
         "cells": [_cell(state, cell, running) for cell in status.cells if cell.configs],
+        "objectives": objectives(state),
+        "judged": is_judged(state),
         "incumbent": _incumbent(state),
         "curves": _curves(state),
         "reported": reported(state),
@@ -105,9 +110,9 @@ def _incumbent(state: State) -> dict[str, Any]:
     found = chart_data.incumbent(state)
     return {
         "steps": [
-            [step.spent, step.spent_resumed, state.value(step.result.loss)]
+            [step.spent, step.spent_resumed, state.value(step.result.number)]
             for step in found.steps
-            if chart_data.is_drawable(step.result.loss)
+            if chart_data.is_drawable(step.result.number)
         ],
         "extensions": [[each.spent, each.target] for each in found.extensions],
         "spent": found.spent,
@@ -121,9 +126,9 @@ def _curves(state: State) -> list[dict[str, Any]]:
             "bracket": row.bracket,
             "index": row.index,
             "promoted": row.promoted,
-            "points": [[budget, state.value(loss)] for budget, loss in row.points],
+            "points": list(map(list, row.points)),
         }
-        for row in chart_data.curves(state, MOST_CURVES)
+        for row in curves(measure(state), MOST_CURVES)
         if row.points
     ]
 

@@ -97,11 +97,13 @@ def _ticks(axis: chart_data.Axis) -> list[list[Any]]:
     return [[(number + 0.5) / count, shortened(str(axis.choices[number]), 12)] for number in named]
 
 
-def importance_chart(found: Importance) -> dict[str, Any]:
-    """The parameters with the largest shares, and where they come from."""
+def importance_chart(found: Importance, objective: str | None = None) -> dict[str, Any]:
+    """The parameters with the largest shares, and where they come from. The objective is the one of
+    several that they are shares of."""
     shares = [[shortened(name, 40), round(share, 4)] for name, share in found.shares.items()]
     configs = counted(found.evaluations, "config")
-    note = f"Share in the variance of the results of {configs} on rung {found.rung} (fANOVA)."
+    results = "the results" if objective is None else shortened(objective)
+    note = f"Share in the variance of {results} of {configs} on rung {found.rung} (fANOVA)."
     if not shares:
         note = "The results so far do not show which parameters matter."
     if len(shares) > MOST_SHARES:

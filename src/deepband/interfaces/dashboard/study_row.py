@@ -19,15 +19,17 @@ def study_row(state: State, running: int, updated: float) -> dict[str, Any]:
     status = summary.status(state, running)
     figures = {figure.key: figure for figure in key_figures(state, status)}
     best = best_evaluation(state)
-    metric, time = figures.get("metric"), figures.get("time")
+    leading = figures["front" if state.criteria.several else "best"]
+    metric = figures.get("hypervolume" if state.criteria.several else "metric")
+    time = figures.get("time")
     return {
         "state": _state(status),
         "kind": "running" if running else "done" if status.done else "waiting",
         "progress": figures["progress"].value,
         "share": figures["progress"].share,
         "time": "" if time is None or not running else time.value,
-        "best": figures["best"].value,
-        "best_detail": figures["best"].detail,
+        "best": leading.value,
+        "best_detail": leading.detail,
         "best_budget": "" if best is None else f"budget {best.budget:.6g}",
         "metric": "" if metric is None else metric.value,
         "metric_name": "" if metric is None else metric.label,

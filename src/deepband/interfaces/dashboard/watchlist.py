@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from deepband.analysis.importance import importance_of, sample
+from deepband.analysis.measures import measure
 from deepband.analysis.summary import without_result
 from deepband.core.facts import Fact, JobKey
 from deepband.core.state import State
@@ -119,7 +120,7 @@ class Watched:
             try:
                 found = importance_of(given)
                 self._set_order(list(found.shares))
-                self._importance = importance_chart(found)
+                self._importance = importance_chart(found, measure(state).metric)
             except DeepbandError as error:  # Optuna is missing
                 self._importance = {"shares": [], "note": f"Not available: {error}"}
             self._importance_of = results, time.monotonic()

@@ -9,30 +9,33 @@ import warnings
 from base64 import b64encode
 from collections.abc import Sequence
 from importlib.resources import files
+from itertools import islice
 from typing import Any
 
 import deepband
 from deepband.analysis import chart_data, summary
 from deepband.analysis.confirmations import confirmation_notes, confirmation_table
 from deepband.analysis.failures import FailureGroup
-from deepband.analysis.key_figures import key_figures
+from deepband.analysis.feasibility import feasibility_notes
+from deepband.analysis.key_figures import key_figures, no_result
 from deepband.analysis.metrics import metric_names
 from deepband.analysis.quote import Quote, quote_notes, quote_table
 from deepband.analysis.run_names import describe_step, size_text
 from deepband.analysis.text import brief, duration, printable, shortened
-from deepband.core.evaluations import best_evaluation, best_evaluation_at, evaluation_of
+from deepband.core.evaluations import best_evaluation, best_evaluation_at, evaluation_of, front
 from deepband.core.extension import options
 from deepband.core.records import Evaluation
 from deepband.core.schedule import as_number
+from deepband.core.state import State
 from deepband.errors import DeepbandError
 from deepband.execution.worker_output import read_output
 from deepband.interfaces.file_output import write_file
-from deepband.plots import KINDS, Plots
+from deepband.plots import Plots, kinds_of
 from deepband.plots.image_file import write
 from deepband.study.study import Study
 from deepband.system.installation import install_command
 
-MOST_BEST, MOST_METRICS, MOST_CONFIRMED = 10, 6, 20
+MOST_BEST, MOST_FRONT, MOST_METRICS, MOST_CONFIRMED = 10, 50, 6, 20
 MOST_NAME = 26
 """How many characters of a name fit above a column."""
 MOST_FAILURES, MOST_JOBS, MOST_CHARACTERS = 20, 5, 4000
@@ -94,7 +97,10 @@ def _contents(study: Study) -> dict[str, Any]:
         "failed": failures.total,
         "failures": [_failure(study, each) for each in failures[:MOST_FAILURES]],
         "other_failures": max(0, len(failures) - MOST_FAILURES),
-        "images": [(kind, _caption(kind, state.value_name), _image(study, kind)) for kind in KINDS],
+        "front": len(front(state)) if state.criteria.several else None,
+        "no_result": no_result(state),
+        "notes": feasibility_notes(state),
+        "images": [(kind, _caption(state, kind), _image(study, kind)) for kind in kinds_of(state)],
     }
 
 
@@ -105,22 +111,28 @@ def _quotes(study: Study) -> list[Quote]:
 
 
 def _leaders(study: Study) -> list[Evaluation]:
-    """The best evaluations on the highest rung that has a finite loss."""
+    """The best evaluations on the highest rung that has a finite loss or, with several objectives,
+    the front."""
+    if study.session.state.criteria.several:
+        return study.front()[:MOST_FRONT]
     top = best_evaluation_at(study.session.state)
     if top is None:
         return []
-    found = chart_data.on_rung(study.session.state, top.rung)[:MOST_BEST]
-    return [evaluation_of(study.session.state, result) for result, _ in found]
+    state = study.session.state
+    ranked = (result for result, _ in chart_data.on_rung(state, top.rung))
+    found = islice(filter(state.is_feasible, ranked), MOST_BEST)
+    return [evaluation_of(state, result) for result in found]
 
 
 def _leader(
     evaluation: Evaluation, parameters: Sequence[str], measured: Sequence[str]
 ) -> dict[str, Any]:
     """A row of the best evaluations: one column per parameter, and one per metric."""
+    named = {**evaluation.objectives, **evaluation.metrics}
     return {
         "evaluation": evaluation,
         "config": [brief(evaluation.config.get(name, "")) for name in parameters],
-        "metrics": [brief(evaluation.metrics.get(name, "")) for name in measured],
+        "metrics": [brief(named.get(name, "")) for name in measured],
     }
 
 
@@ -138,9 +150,16 @@ def _failure(study: Study, group: FailureGroup) -> dict[str, Any]:
     }
 
 
-def _caption(kind: str, value_name: str) -> str:
-    """The first sentence of a plot's docstring, in which a value that is maximised is no loss."""
+def _caption(state: State, kind: str) -> str:
+    """The first sentence of a plot's docstring, in which a value that is maximised is no loss, and
+    neither is one of several objectives."""
+    value_name = state.value_name
     text = (getattr(Plots, kind).__doc__ or "").split("\n\n")[0].replace("\n       ", "")
+    if state.criteria.several:
+        swaps = {"Losses": "Results", "losses": "results", "loss": "first objective"}
+        for word, other in swaps.items():
+            text = text.replace(word, other)
+        return text
     if value_name == "loss":
         return text
     for word in ("losses", "loss"):

@@ -112,14 +112,20 @@ class Ledger:
 
     def end(self) -> tuple[Evaluation, float]:
         """Return the evaluation that ends next and its accuracy, or raise SpentError."""
-        evaluation, cost = self._running.pop(self.clock.advance())
-        if self.clock.time * self.workers > self.limit * (1 + 1e-9):
-            raise SpentError
-        self.spent, self.time = self.spent + cost, self.clock.time
-        training, config, budget, _ = evaluation
-        self._trained[training] = max(float(budget), self._trained.get(training, 0.0))
+        evaluation = self.charge()
+        _, config, budget, _ = evaluation
         accuracy = self.task.problem(config, self.task.fidelity(budget))
         if (budget, accuracy) > self._best:
             self._best = budget, accuracy
             self.steps.append(Step(self.spent, self.time, budget, dict(config), accuracy))
         return evaluation, accuracy
+
+    def charge(self) -> Evaluation:
+        """Return the evaluation that ends next, which is paid, or raise SpentError."""
+        evaluation, cost = self._running.pop(self.clock.advance())
+        if self.clock.time * self.workers > self.limit * (1 + 1e-9):
+            raise SpentError
+        self.spent, self.time = self.spent + cost, self.clock.time
+        training, budget = evaluation.training, float(evaluation.budget)
+        self._trained[training] = max(budget, self._trained.get(training, 0.0))
+        return evaluation

@@ -115,7 +115,8 @@ function drawLegend(overview) {
     drawn("rect", { x: 1, y: 1, width: 8, height: 8, class: kind }));
   const entries = overview.runs.map((run) =>
     [`mark promoted run${run.run % RUN_COLOURS}`, run.how ? `run ${run.run}: ${run.how}` : run.name]);
-  entries.push(["mark promoted run0 best", "★ the best config"], ["mark run0", "paler: not promoted"], ["mark wait", "waiting"],
+  if (!overview.objectives) entries.push(["mark promoted run0 best", "★ the best config"]);
+  entries.push(["mark run0", "paler: not promoted"], ["mark wait", "waiting"],
     ["mark running", "running"], ["mark failed", "failed"]);
   const now = JSON.stringify(entries);
   if (seen.get("legend") === now) return;

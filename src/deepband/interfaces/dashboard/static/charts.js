@@ -1,13 +1,34 @@
-// Three charts: the best loss against the budget spent, losses from rung to rung, and the losses
-// that objectives reported during training.
+// Charts: the best loss or the hypervolume against the budget spent, losses from rung to rung, and
+// the losses that objectives reported during training.
 
 import { byId, drawn, element, shown } from "./dom.js";
 
 const LEAST_HEIGHT = 280, MOST_HEIGHT = 440, CAPTION = 60, RIGHT = 14, TOP = 14, BOTTOM = 42;
 const NAME = 26, CHARACTER = 7.2, LINE = 14, MOST_ROWS = 4; // the width of a vertical name, and the size of a tick's text
 
+const SPENDING = "Solid: each evaluation costs its whole budget. Dashed: training continues from the rung below.";
+
 export function drawIncumbent(overview) {
   const found = overview.incumbent;
+  drawStairs(found, {
+    y: `best ${overview.maximize ? "value" : "loss"} on any budget`,
+    caption: SPENDING,
+    summary: found.steps.length ? `The best on any budget is ${shown(found.steps.at(-1)[2])} after ${shown(found.spent)}.` : "",
+  });
+}
+
+export function drawHypervolume({ objectives: { hypervolume } }) {
+  byId("incumbent-title").textContent = "Hypervolume";
+  drawStairs(hypervolume, {
+    y: "hypervolume of the front",
+    caption: `Up to ${hypervolume.reference}, the worst of run 0. ${SPENDING}`,
+    summary: hypervolume.steps.length
+      ? `The hypervolume is ${shown(hypervolume.steps.at(-1)[2])} after ${shown(hypervolume.spent)}.` : "",
+  });
+}
+
+// A number that improves with the budget spent.
+function drawStairs(found, what) {
   const staircase = (which, end) => {
     const steps = found.steps.map((step) => [step[which], step[2]]);
     if (!steps.length) return [];
@@ -22,22 +43,22 @@ export function drawIncumbent(overview) {
     ],
     flags: found.extensions,
     x: "budget spent by all runs",
-    y: `best ${overview.maximize ? "value" : "loss"} on any budget`,
-    caption: "Solid: each evaluation costs its whole budget. Dashed: training continues from the rung below.",
-    summary: found.steps.length ? `The best on any budget is ${shown(found.steps.at(-1)[2])} after ${shown(found.spent)}.` : "",
+    ...what,
   });
 }
 
 export function drawCurves(overview) {
   const lines = bestLast(overview, overview.curves, (curve) => (curve.promoted ? "first" : "quiet"), true);
-  byId("curves-title").textContent = `${overview.maximize ? "Values" : "Losses"} from rung to rung`;
+  const objective = overview.objectives?.names[0];
+  const plural = objective ?? (overview.maximize ? "Values" : "Losses");
+  byId("curves-title").textContent = `${plural} from rung to rung`;
   const budgets = [...new Set(overview.cells.map((cell) => cell.budget))].sort((a, b) => a - b);
   chart(byId("curves"), {
     lines, log: true, ticks: budgets, flags: [],
     x: "budget of the evaluation",
-    y: overview.maximize ? "value" : "loss",
+    y: objective ?? (overview.maximize ? "value" : "loss"),
     caption: "One line per config, at most a hundred: those that reached the highest rungs. Blue: promoted. ",
-    best: true,
+    best: !overview.objectives,
     summary: `${lines.length} config${lines.length === 1 ? "" : "s"}.`,
   });
 }
@@ -50,9 +71,9 @@ export function drawReported(overview) {
   chart(byId("reported"), {
     lines, flags: [],
     x: "step",
-    y: overview.maximize ? "value" : "loss",
+    y: overview.objectives ? "reported" : overview.maximize ? "value" : "loss",
     caption: "What objectives reported during training, of at most 50 configs, those that reached the highest rungs. ",
-    best: true,
+    best: !overview.objectives,
     summary: `${overview.reported.length} config${overview.reported.length === 1 ? "" : "s"}.`,
   });
 }
@@ -65,7 +86,7 @@ function bestLast({ best }, rows, kindOf, dots) {
   return ordered.map(line);
 }
 
-function chart(figure, what) {
+export function chart(figure, what) {
   const points = what.lines.flatMap((line) => line.points);
   if (!points.length) {
     figure.replaceChildren(element("p", { class: "muted" }, "No evaluation has a finite result yet."));
@@ -154,5 +175,5 @@ function drawLine(line, across, up) {
   const places = line.points.map(([x, y]) => [across(x).toFixed(1), up(y).toFixed(1)]);
   const path = drawn("polyline", { points: places.map((p) => p.join(",")).join(" "), class: `series ${line.kind}` });
   if (!line.dots) return [path];
-  return [path, ...places.map(([x, y]) => drawn("circle", { cx: x, cy: y, r: line.kind === "best" ? 3.5 : 2.2, class: `dot ${line.kind}` }))];
+  return [...(line.scattered ? [] : [path]), ...places.map(([x, y]) => drawn("circle", { cx: x, cy: y, r: line.kind === "best" ? 3.5 : 2.2, class: `dot ${line.kind}` }))];
 }

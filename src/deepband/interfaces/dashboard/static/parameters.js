@@ -6,7 +6,7 @@ const HEIGHT = 300, TOP = 46, BOTTOM = 20, LEFT = 24, RIGHT = 70, LEAST_WIDTH = 
 const GROUPS = 5; // of configs, by rank
 const MOST_NAME = 15; // characters of the name of an axis
 
-export function drawParallel({ parallel, best, maximize }) {
+export function drawParallel({ parallel, best, maximize, objectives }) {
   const figure = byId("parallel");
   const { axes, lines, note } = parallel;
   if (!lines.length) {
@@ -20,7 +20,7 @@ export function drawParallel({ parallel, best, maximize }) {
   const up = (place) => HEIGHT - BOTTOM - place * (HEIGHT - BOTTOM - TOP);
   const image = drawn("svg", {
     viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img",
-    "aria-label": `Parallel coordinates. ${note}. The best config is ${lines[0].places.length ? "highlighted" : "drawn"}.`,
+    "aria-label": `Parallel coordinates. ${note}.${objectives ? "" : ` The best config is ${lines[0].places.length ? "highlighted" : "drawn"}.`}`,
   });
   const isBest = (line) => best && line.bracket === best.bracket && line.index === best.index;
   lines.forEach((line, rank) => { line.rank = rank; });
@@ -31,6 +31,10 @@ export function drawParallel({ parallel, best, maximize }) {
     }
   }
   axes.forEach((axis, number) => image.append(...axisOf(axis, number, across(number), up, across(1) - across(0) < 130)));
+  if (objectives) {
+    figure.replaceChildren(image, element("figcaption", {}, `${note}. The stronger the colour, the better the rank.`));
+    return;
+  }
   figure.replaceChildren(image, element("figcaption", {},
     `${note}. The stronger the colour, the ${maximize ? "larger the value" : "smaller the loss"}. `,
     element("span", { class: "swatch-best" }, "★ the best on any budget"),

@@ -1,11 +1,12 @@
 // The page of a study: draws the state that the server sends, again whenever it changes.
 
 import { drawBrackets } from "./brackets.js";
-import { drawCurves, drawIncumbent, drawReported } from "./charts.js";
+import { drawCurves, drawHypervolume, drawIncumbent, drawReported } from "./charts.js";
 import { drawConfirmations } from "./confirmations.js";
 import { apart, byId, element, ended, shown } from "./dom.js";
 import { drawImportance, drawParallel } from "./parameters.js";
 import { drawFailures } from "./failures.js";
+import { drawFrontChart, drawFrontTable } from "./front.js";
 import { Table } from "./table.js";
 
 const TABLE_PAUSE = 2000; // milliseconds between updates of the table while a study runs
@@ -48,7 +49,12 @@ function drawFigures({ figures, status }) {
   }));
 }
 
-function drawBest({ best, maximize }) {
+function drawBest(overview) {
+  const { best, maximize } = overview;
+  if (overview.objectives) {
+    drawFrontTable(overview, study);
+    return;
+  }
   if (best === null) {
     byId("best").replaceChildren(element("p", { class: "muted" }, "No evaluation has a finite result yet."));
     return;
@@ -97,7 +103,10 @@ function offerImportance({ status }) {
 }
 
 function drawCharts(overview) {
-  drawIncumbent(overview);
+  if (overview.objectives) {
+    drawFrontChart(overview);
+    drawHypervolume(overview);
+  } else drawIncumbent(overview);
   drawCurves(overview);
   drawReported(overview);
   drawParallel(overview);

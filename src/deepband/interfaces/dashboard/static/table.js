@@ -32,7 +32,9 @@ export class Table {
 
   offer(overview) {
     this.name = overview.maximize ? "value" : "loss";
-    this.best = overview.best;
+    this.several = overview.objectives !== null;
+    this.best = overview.best ? [overview.best] : overview.objectives?.rows ?? [];
+    if (overview.judged) this.choices("outcome", ["good", "failed", "infeasible"]);
     for (const name of ["bracket", "rung"]) {
       this.choices(name, [...new Set(overview.cells.map((cell) => cell[name]))]);
     }
@@ -99,7 +101,7 @@ export class Table {
 
   // Unchanged rows stay, so that focus and selection are kept.
   body(body, rows) {
-    const now = JSON.stringify([rows, this.best?.bracket, this.best?.index, this.best?.rung]);
+    const now = JSON.stringify([rows, this.best]);
     if (this.shownBody === now) return;
     this.shownBody = now;
     const active = body.contains(document.activeElement) ? document.activeElement.pathname : null;
@@ -110,7 +112,7 @@ export class Table {
   head(table, metrics, parameters) {
     const columns = [...PLAIN, ...metrics.map((name, number) => [`m${number}`, name, "number"]),
       ...parameters.map((name, number) => [`p${number}`, name])];
-    const now = JSON.stringify([columns, this.sort, this.descending, this.name]);
+    const now = JSON.stringify([columns, this.sort, this.descending, this.name, this.several]);
     if (this.shownHead === now) return;
     this.shownHead = now;
     const active = document.activeElement?.dataset?.sort;
@@ -119,6 +121,7 @@ export class Table {
   }
 
   heading(sort, name, kind = null) {
+    if (sort === "value" && this.several) return element("th", { scope: "col" }, "outcome");
     const text = sort === "value" ? this.name ?? name : name;
     if (sort === null) return element("th", { scope: "col", class: kind }, text);
     const chosen = sort === this.sort;
@@ -137,12 +140,13 @@ export class Table {
     const number = (text) => element("td", { class: "number" }, shown(text));
     const link = element("a", { href: `/studies/${this.study}/configs/${row.bracket}/${row.index}`,
       "aria-label": `bracket ${row.bracket}, index ${row.index}` }, String(row.index));
-    const value = row.value === null
+    const value = row.failed
       ? element("td", { class: "bad" }, apart(row.error ?? "failed"))
-      : element("td", { class: "number value" }, row.value);
+      : element("td", { class: this.several ? "value" : "number value" }, row.value ?? "",
+        ...(row.verdict ? [element("small", {}, row.verdict)] : []));
     const metrics = row.metrics.map((text) => element("td", { class: "number" }, apart(text)));
     const cells = row.config.map((text) => element("td", {}, ended(text)));
-    const isBest = this.best && ["bracket", "index", "rung"].every((key) => row[key] === this.best[key]);
+    const isBest = this.best?.some((best) => ["bracket", "index", "rung"].every((key) => row[key] === best[key]));
     return element("tr", { class: isBest ? "best" : null }, number(row.bracket), element("td", { class: "number" }, link),
       number(row.rung), number(row.budget), number(row.run), value,
       number(row.seconds === null ? "" : Number(row.seconds.toPrecision(3))), ...metrics, ...cells);

@@ -1,0 +1,316 @@
+"""An executor that submits tasks to Slurm.
+
+Tasks that are submitted together become one job array. Their results come through the outbox, so
+they are the same whether this driver, another one, or none is running when they end; Slurm is asked
+only how jobs ended that left no result. The study's folder must be on a file system that all nodes
+share.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from deepband.core.facts import JobKey
+from deepband.errors import DeepbandError, InputError, ObjectiveError, QueueWarning, show_warning
+from deepband.execution.batch import Answer
+from deepband.execution.executors.base import Ended, Timeout, ends, seconds_allowed
+from deepband.execution.executors.remote import Refused
+from deepband.execution.executors.slurm_parameters import SlurmParameters
+from deepband.execution.executors.slurm_worker import SlurmOrder, run_submitted
+from deepband.execution.objective import Task
+from deepband.execution.outbox import JOBS, Outbox
+from deepband.execution.slurm_queue import QueuedJob, SlurmQueue, cancel, error_text
+from deepband.execution.submissions import Submissions, SubmittedCall
+
+DEFAULT_WORKERS = 100
+"""How many jobs wait or run at a time, unless the user says so."""
+MOST_IN_ARRAY = 1000
+"""Slurm's default limit of the size of a job array."""
+SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_TO_FINISH = 10.0
+"""How long a job that has written its result may take to end."""
+SECONDS_TO_RETRY = 60.0
+"""How long to wait after Slurm has refused a submission, if it has accepted others before."""
+BLAMELESS = ("NODE_FAIL", "PREEMPTED")
+"""How jobs end that are submitted again, whatever `retries` is: it says nothing about them."""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call of the objective that was submitted."""
+
+    order: SlurmOrder
+    job: Any
+    """submitit's job."""
+    sent: float
+    files: int = 0
+    """How many result files it has left."""
+    attempt: str = ""
+    """The token of the attempt that runs; empty if none does."""
+    started: float = 0.0
+    """When that attempt was first seen."""
+    ended: bool = False
+    """Whether Slurm has reported its end once."""
+
+
+class SlurmExecutor:
+    """Runs tasks as jobs of Slurm: at most `workers` wait or run at a time."""
+
+    def __init__(
+        self,
+        shipped: bytes,
+        parameters: SlurmParameters,
+        workers: int,
+        outbox: Outbox,
+        timeout: Timeout = None,
+    ) -> None:
+        self._shipped = shipped
+        self._parameters = parameters
+        self._workers = workers
+        self._outbox = outbox
+        self._timeout = timeout
+        self._folder = outbox.folder.resolve()
+        self._submissions = Submissions(self._folder)
+        self._queue = SlurmQueue()
+        self._unsent: list[SlurmOrder] = []
+        self._open: list[_Call] = []
+        self._finishing: list[_Call] = []
+        """Calls with results, whose jobs may not have ended yet."""
+        self._sent: set[str] = set()
+        """The tokens of submissions whose folders exist."""
+        self._accepted = False
+        """Whether Slurm has accepted a submission."""
+        self._send_at = self._look_at = 0.0
+        self._error: DeepbandError | None = None
+        parameters.executor(self._folder, token_hex(8))  # raises if they are not valid
+
+    @property
+    def free(self) -> int:
+        return max(0, self._workers - len(self._open) - len(self._unsent))
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Remember tasks. They are sent together, by `wait`."""
+        seconds, token = seconds_allowed(self._timeout, tasks), token_hex(4)
+        given = self._parameters
+        place = "", 0  # known when it is sent
+        self._unsent.append(
+            SlurmOrder(tasks, token, seconds, self._folder, place, given.requeues, given.gpu)
+        )
+
+    def wait(self, seconds: float) -> Sequence[Ended]:
+        end = time.monotonic() + seconds
+        while True:
+            if self._error is not None:
+                raise self._error
+            self._send()
+            ended = self._look()
+            left = end - time.monotonic()
+            if ended or (left <= 0 and self._error is None):
+                return ended
+            time.sleep(max(0.0, min(left, SECONDS_BETWEEN_LOOKS)))
+
+    def close(self) -> None:
+        """Cancel all jobs."""
+        calls, self._open, self._unsent = self._open, [], []
+        cancel([call.job.job_id for call in calls])
+        for call in calls:
+            self._disown(call)
+        self.leave()
+
+    def leave(self) -> None:
+        self._unsent = []
+        end = time.monotonic() + SECONDS_TO_FINISH
+        self._remove_finished()
+        while self._finishing and time.monotonic() < end:
+            time.sleep(0.05)
+            self._remove_finished()
+        self._finishing = []
+        self._remove_finished()
+
+    # Submission
+
+    def _send(self) -> None:
+        """Submit what is not sent yet, in arrays."""
+        while self._unsent and time.monotonic() >= self._send_at:
+            orders = self._unsent[:MOST_IN_ARRAY]
+            try:
+                self._open += self._submitted(orders)
+            except SubmissionError as error:
+                if not self._accepted:
+                    raise
+                show_warning(f"{error} It is tried again every minute.", QueueWarning)
+                self._send_at = time.monotonic() + SECONDS_TO_RETRY
+                return
+            self._accepted = True
+            del self._unsent[: len(orders)]
+
+    def _submitted(self, orders: Sequence[SlurmOrder]) -> list[_Call]:
+        """Submit an array. The files of its calls are written first: if this process is killed now,
+        the next driver still knows that the jobs may be in the queue."""
+        token = token_hex(8)
+        placed = [replace(each, place=(token, number)) for number, each in enumerate(orders)]
+        calls = [SubmittedCall(each.place, each.keys, each.token) for each in placed]
+        folder = self._submissions.write(calls, self._shipped)
+        executor = self._parameters.executor(folder, token)
+        sent = time.monotonic()
+        try:
+            jobs = executor.map_array(run_submitted, placed)
+        except Exception as error:  # submitit raises many kinds
+            self._submissions.remove(token)
+            raise SubmissionError(_refusal_text(error)) from error
+        self._sent.add(token)
+        return [_Call(order, job, sent) for order, job in zip(placed, jobs, strict=True)]
+
+    # Results
+
+    def _look(self) -> list[Ended]:
+        """The tasks that have ended."""
+        now, ended = time.monotonic(), list[Ended]()
+        if now < self._look_at:
+            return ended
+        self._look_at = now + SECONDS_BETWEEN_LOOKS
+        self._remove_finished()
+        if self._open:
+            tokens = self._outbox.tokens()
+            for call in list(self._open):
+                ended += self._arrived(call, tokens)
+        if self._open and self._queue.update([call.order.place for call in self._open]):
+            for call in [each for each in self._open if each.sent < self._queue.asked]:
+                ended += self._gone(call, self._queue.find(call.order.place))
+        return ended + self._overdue(now)
+
+    def _arrived(self, call: _Call, tokens: dict[JobKey, list[str]]) -> list[Ended]:
+        """The ends of a call whose results are all there."""
+        order = call.order
+        names = [token for key in order.keys for token in tokens.get(key, ())]
+        files = sum(name.startswith(order.token) for name in names)
+        if files == call.files:
+            return []
+        call.files = files
+        attempts = self._outbox.left(order.keys, order.token, tokens)
+        if len(attempts) < len(order.keys):
+            return []
+        self._finishing.append(call)
+        return self._end(call, Answer(attempts))
+
+    def _gone(self, call: _Call, job: QueuedJob | None) -> list[Ended]:
+        """The ends of a call whose job has ended without all results. It may take a while until
+        this host sees a file that another one has written, so this is believed the second time."""
+        if job is not None and not job.ended:
+            call.ended = False
+            return []
+        if not call.ended:
+            call.ended = True
+            return []
+        answer = _answer(call)
+        if isinstance(answer, Refused):
+            self._error = ObjectiveError([f"a worker cannot load the objective: {answer.reason}"])
+            return []
+        if answer is None and job is not None and job.state in BLAMELESS:
+            self._disown(call)
+            self._open.remove(call)
+            self._unsent.append(call.order)
+            return []
+        return self._end(call, answer or self._lost(call, _reason(job, call)))
+
+    def _overdue(self, now: float) -> list[Ended]:
+        """Tasks that took too long. Waiting in the queue does not count, and neither does what an
+        attempt took that Slurm has interrupted."""
+        timed = [call for call in self._open if call.order.seconds is not None]
+        ended, tokens = list[Ended](), self._outbox.tokens(JOBS) if timed else {}
+        for call in timed:
+            order = call.order
+            found = [each for each in tokens.get(order.key, ()) if each.startswith(order.token)]
+            attempt = found[0] if found else ""
+            if attempt != call.attempt:
+                call.attempt, call.started = attempt, now
+            if attempt and now - call.started > (order.seconds or 0):
+                cancel([call.job.job_id])
+                reason = f"Timeout: it took more than {order.seconds:.6g} seconds"
+                ended += self._end(call, self._lost(call, reason))
+        return ended
+
+    def _lost(self, call: _Call, reason: str) -> Answer:
+        """What a call that is given up has left."""
+        order, tokens = call.order, self._outbox.tokens()
+        self._disown(call)
+        return Answer(self._outbox.left(order.keys, order.token, tokens), lost=reason)
+
+    def _end(self, call: _Call, answer: Answer) -> list[Ended]:
+        self._open.remove(call)
+        self._submissions.end(call.order.place)
+        return ends(call.order.tasks, answer)
+
+    def _disown(self, call: _Call) -> None:
+        """Let a worker that still runs a call write no result, and one that Slurm starts again have
+        nothing to do."""
+        self._submissions.end(call.order.place)
+        with suppress(DeepbandError):  # a late result is ignored anyway
+            self._outbox.drop_all(call.order.key, call.order.token)
+
+    def _remove_finished(self) -> None:
+        """Remove the folders of submissions whose jobs have all ended: submitit writes there."""
+        self._finishing = [each for each in self._finishing if not _has_ended(each)]
+        used = {call.order.place[0] for call in [*self._open, *self._finishing]}
+        for token in self._sent - used:
+            self._submissions.remove(token)
+        self._sent &= used
+
+
+class SubmissionError(InputError):
+    """Slurm did not accept jobs."""
+
+
+def _refusal_text(error: Exception) -> str:
+    """Why a submission failed. submitit shows the command and its output; the last line says it."""
+    lines = [line.strip() for line in error_text(error).splitlines() if line.strip()]
+    said = [line for line in lines if line.startswith("sbatch:")] or lines[-1:] or ["no reason"]
+    reason = "; ".join(
+        line.removeprefix("sbatch:").removeprefix(" error:").strip() for line in said
+    )
+    return (
+        f"Slurm refused the jobs: {reason}. Change `resources`, or give fewer `workers` if the "
+        "number of your jobs is limited."
+    )
+
+
+def _has_ended(call: _Call) -> bool:
+    """Whether a job has written all that it writes."""
+    return bool(call.job.paths.result_pickle.exists())
+
+
+def _answer(call: _Call) -> Answer | Refused | None:
+    """What a job returned or raised; None if it did neither, or if that cannot be read. The file is
+    in a folder that this driver has created."""
+    with suppress(Exception):
+        kind, found = pickle.loads(call.job.paths.result_pickle.read_bytes())
+        if kind == "success" and isinstance(found, Answer | Refused):
+            return found
+        return Answer([], lost=f"WorkerDied: {str(found).strip().splitlines()[-1]}")
+    return None
+
+
+def _reason(job: QueuedJob | None, call: _Call) -> str:
+    """Why a job ended without a result."""
+    if job is None:
+        return "WorkerDied: Slurm does not know the job any more"
+    if job.state == "TIMEOUT":
+        return f"Timeout: the job {job.id} reached the time limit of Slurm"
+    if job.state == "OUT_OF_MEMORY":
+        return f"WorkerDied: out of memory, as Slurm says of the job {job.id}"
+    return f"WorkerDied: the job {job.id} ended as {job.state}{_last_line(call.job.paths.stdout)}"
+
+
+def _last_line(log: Path) -> str:
+    """The last line that a job printed, for a message."""
+    with suppress(OSError):
+        lines = log.read_text(errors="replace")[-2000:].strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+    return ""

@@ -1,0 +1,113 @@
+"""An objective that runs a command: the job in environment variables, the result in a file.
+
+The convention is described in `docs/how-to/queues.md`. The command runs in a process group of its
+own, so that Ctrl-C reaches only deepband, which lets the evaluation finish.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from deepband.execution.context import Context
+from deepband.system import plain_files
+
+MOST_BYTES = 2**20
+"""The size of the largest result that is read."""
+ENDING = {getattr(signal, name, None) for name in ("SIGTERM", "SIGINT", "SIGHUP")}
+"""Signals with which a batch system or a user ends a command, whatever it evaluates."""
+
+
+class CommandError(Exception):
+    """A command ended with a status other than 0."""
+
+
+class ResultFileError(Exception):
+    """A command wrote no result, or one that is not JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandObjective:
+    """Evaluates a config with a command."""
+
+    command: tuple[str, ...]
+    study: str
+    """The path of the study."""
+
+    def __call__(self, config: Mapping[str, Any], budget: float, context: Context) -> object:
+        with TemporaryDirectory(prefix="deepband-") as folder:
+            place, job = Path(folder), self._job(config, budget, context)
+            (place / "job.json").write_text(json.dumps(job, default=str))
+            status = self._run({**os.environ, **self._variables(job, place)})
+            return CommandError(_reason(status)) if status else _read_result(place)
+
+    def _job(self, config: Mapping[str, Any], budget: float, context: Context) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "config": dict(config),
+            "budget": budget,
+            "seed": context.seed,
+            "checkpoint": str(context.path),
+            "previous": None if context.previous is None else str(context.previous),
+            "previous_budget": context.previous_budget,
+            "partial": None if context.partial is None else str(context.partial),
+        }
+
+    def _variables(self, job: Mapping[str, Any], place: Path) -> dict[str, str]:
+        """The environment variables that describe a job; those without a value are empty."""
+        found = {
+            f"DEEPBAND_{name.upper()}": "" if value is None else str(value)
+            for name, value in job.items()
+        }
+        found["DEEPBAND_CONFIG"] = json.dumps(job["config"], default=str)
+        found["DEEPBAND_JOB"] = str(place / "job.json")
+        found["DEEPBAND_RESULT"] = str(place / "result.json")
+        return found
+
+    def _run(self, environment: Mapping[str, str]) -> int:
+        """The exit status of the command. An interrupt ends it, with what it started."""
+        process = subprocess.Popen(self.command, env=environment, start_new_session=True)
+        try:
+            status = process.wait()
+        except BaseException:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        if -status in ENDING:
+            raise KeyboardInterrupt
+        return status
+
+
+def _reason(status: int) -> str:
+    if status < 0:
+        return f"the command was ended by the signal {signal.Signals(-status).name}"
+    return f"the command ended with status {status}"
+
+
+def _read_result(place: Path) -> object:
+    """What the command wrote: a number or an object, or an exception if it is neither."""
+    try:
+        text = plain_files.read_file(place, "result.json", most=MOST_BYTES).decode()
+        return float(text) if _is_number(text) else json.loads(text)
+    except FileNotFoundError:
+        return ResultFileError("the command wrote nothing to the file $DEEPBAND_RESULT")
+    except (OSError, ValueError, RecursionError) as error:
+        return ResultFileError(f"the result that the command wrote cannot be read: {error}")
+
+
+def _is_number(text: str) -> bool:
+    """Whether this is a number, also one that JSON does not have, such as nan."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
