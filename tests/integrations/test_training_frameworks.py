@@ -155,7 +155,7 @@ class TestLightning:
         train(CONFIG, 2, first)
         second = folders.context(seed=8, previous=first.path, previous_budget=2)
         assert train(CONFIG, 5, second) == result
-        assert list(result) == ["loss", "val_score", "val_loss"]
+        assert list(result) == ["loss", "val_score", "val_size", "val_loss"]
         assert first.reported + second.reported == whole.reported
         assert [step for step, _ in whole.reported] == [1, 2, 3, 4, 5]
         assert result["loss"] == whole.reported[-1][1]

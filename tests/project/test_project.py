@@ -104,10 +104,14 @@ def test_decisions_are_pure() -> None:
             assert not used & IMPURE, path
 
 
-def test_importing_loads_only_what_every_study_needs() -> None:
-    code = "import sys, deepband; print(*sys.modules)"
+def modules_loaded_by(module: str) -> list[str]:
+    code = f"import sys, {module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = done.stdout.split()
+    return done.stdout.split()
+
+
+def test_importing_loads_only_what_every_study_needs() -> None:
+    loaded = modules_loaded_by("deepband")
     ours = [name for name in loaded if name.split(".")[0] == "deepband"]
     assert not {"ConfigSpace", "numpy", "scipy", "sqlite3"} & set(loaded)
     later = ("plots", "analysis", "execution", "interfaces", "integrations", "research")
@@ -115,6 +119,12 @@ def test_importing_loads_only_what_every_study_needs() -> None:
         name for name in ours if name.startswith(tuple(f"deepband.{each}" for each in later))
     ]
     assert len(ours) < 40
+
+
+def test_a_command_starts_without_libraries_that_few_commands_need() -> None:
+    """SciPy alone took 1.5 s, four times as long as all the rest."""
+    large = {"ConfigSpace", "matplotlib", "moocore", "numpy", "optuna", "scipy", "sklearn"}
+    assert not large & set(modules_loaded_by("deepband.interfaces.cli"))
 
 
 def public_members(thing: object) -> list[tuple[str, object]]:

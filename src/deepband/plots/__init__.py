@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from deepband.analysis.fronts import front_chart
 from deepband.analysis.measures import measure
 from deepband.core.state import State
-from deepband.plots import brackets, lines, parameters, prediction_bands
+from deepband.plots import brackets, lines, parameters
 from deepband.plots import objectives as objective_plots
 
 if TYPE_CHECKING:
@@ -126,6 +126,9 @@ class Plots:
     def predictions(self, ax: Axes | None = None, *, most: int = 5) -> Axes:
         """What is predicted for larger budgets, up to one rung above the top, with bands of 50 and
         95 % probability: of the configs that reached the highest rungs, at most `most`."""
+        # The model needs SciPy, which takes longer to import than all the commands.
+        from deepband.plots import prediction_bands
+
         return prediction_bands.draw(self._state, ax, most)
 
 
