@@ -39,7 +39,7 @@ hooks: .venv/check ## Run the checks on every commit from now on (pre-commit)
 test: .venv/test ## Run the tests, or some of them: make test ARGS="-k schedule"
 	$(IN_MEMORY) $(BIN)/python -m pytest $(LIGHT) $(PARALLEL) $(ARGS)
 
-# Property-based tests run a second time here, with thirty times as many random inputs.
+# Property-based tests run a second time here, with ten times as many random inputs.
 test-all: test .venv/test-all .venv-peers/made ## Run the heavy tests too: clusters, a browser, other tuners
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -m "(heavy or hypothesis) and not soak" $(PARALLEL)
 

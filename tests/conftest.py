@@ -28,7 +28,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("thorough", settings.get_profile("default"), max_examples=300)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

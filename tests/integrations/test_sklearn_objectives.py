@@ -102,7 +102,7 @@ RESOURCES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 @pytest.mark.parametrize(
     "resource",
     [
-        pytest.param(each, marks=heavy if each in ("max_iter", "n_estimators") else ())
+        pytest.param(each, marks=() if each in ("folds", "partial_fit") else heavy)
         for each in RESOURCES
     ],
 )

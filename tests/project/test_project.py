@@ -284,6 +284,8 @@ def first_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Firs
 LONG = {
     "compare.md": "the same study as in README.md",
     "optuna.md": "twenty trials of Optuna in a database",
+    "samplers.md": "as test_model_based.py",
+    "schedules.md": "as test_study_plan.py",
     "sklearn.md": "as test_sklearn.py",
 }
 """Pages whose code takes seconds, and what it does: heavy, because light tests do the same."""

@@ -110,6 +110,7 @@ def run(*arguments: str) -> Result:
     return result
 
 
+@pytest.mark.heavy  # light tests do the same with smaller surrogates
 def test_the_paper_s_study_needs_no_data(tmp_path: Path) -> None:
     out = tmp_path / "results"
     result = run("paper", "--out", str(out), "--seeds", "1", "--workers", "1", "--eta", "3")
@@ -127,6 +128,7 @@ def test_the_paper_s_study_needs_no_data(tmp_path: Path) -> None:
         assert (out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.heavy  # light tests do the same with smaller surrogates
 def test_the_comparison_needs_no_data(tmp_path: Path) -> None:
     out = tmp_path / "compared"
     small = ("--seeds", "1", "--workers", "1", "--quick", "--max-budget", "9", "--width", "1")

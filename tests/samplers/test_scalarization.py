@@ -150,8 +150,17 @@ class TestEverySamplerWithSeveralObjectives:
         assert found[name] > found["uniform"]
 
 
-@pytest.mark.parametrize("name", ["gp", "tpe", pytest.param("forest", marks=pytest.mark.heavy)])
-@pytest.mark.parametrize("objectives", [None, TWO])
+@pytest.mark.parametrize(
+    ("name", "objectives"),
+    [
+        ("gp", None),
+        ("tpe", TWO),
+        *(
+            pytest.param(*each, marks=pytest.mark.heavy)
+            for each in [("gp", TWO), ("tpe", None), ("forest", None), ("forest", TWO)]
+        ),
+    ],
+)
 def test_it_learns_what_is_feasible(name: str, objectives: Any) -> None:
     """More of its proposals keep the bounds than random configs do."""
 

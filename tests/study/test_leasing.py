@@ -278,7 +278,7 @@ def test_mount_options_that_keep_locks_on_one_machine(
     assert file_locks.is_shared_safely(*found) == safe
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=min(40, settings().max_examples), deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     sampler=st.sampled_from(["uniform", "tpe"]),

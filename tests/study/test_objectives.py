@@ -58,7 +58,10 @@ def canonical(study: Study) -> list[str]:
 
 
 @pytest.mark.filterwarnings("ignore::deepband.errors.FailedEvaluationsWarning")
-@pytest.mark.parametrize("objectives", [TWO, THREE], ids=["two", "three"])
+@pytest.mark.parametrize(
+    "objectives",
+    [pytest.param(TWO, id="two"), pytest.param(THREE, id="three", marks=pytest.mark.heavy)],
+)
 def test_any_number_of_workers_interrupted_or_not_gives_the_same_study(
     objectives: dict[str, str], tmp_path: Path
 ) -> None:
