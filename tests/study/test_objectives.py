@@ -336,3 +336,13 @@ def test_a_finished_study_can_be_deepened_frugally_after_failures() -> None:
     promoted = [each for each in study.evaluations if each.rung == study.session.state.schedule.top]
     assert promoted
     assert study.quote("preserving", to=27).fills
+
+
+def test_the_repr_of_an_evaluation_names_only_objectives_that_have_names() -> None:
+    (several, *_), alone = finished(TWO).evaluations, deepband.open_study(space=SPACE, max_budget=1)
+    alone.optimize(lambda config, budget: 0.5)
+    (one, *_) = alone.evaluations
+    assert "objectives=" not in repr(one)
+    assert f"objectives={dict(several.objectives)!r}" in repr(several)
+    for each in (one, several):
+        assert eval(repr(each), {"Evaluation": deepband.Evaluation}) == each
