@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import count
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -398,12 +399,13 @@ def by_scenario(results: Results) -> str:
 
 
 def units(methods: Sequence[str], instances: str, seeds: int, most: int | None) -> Iterator[Unit]:
-    listed = INSTANCES[instances]
+    """All runs: first one data set of each scenario, so that a part of them is balanced."""
+    listed = {name: INSTANCES[instances].get(name, ())[:most] for name in SCENARIOS}
+    pairs = [(place, name, each) for name in listed for place, each in enumerate(listed[name])]
     for seed in range(seeds):
         for method in methods:
-            for scenario in SCENARIOS:
-                for instance in listed.get(scenario, ())[:most]:
-                    yield Unit(method, scenario, instance, seed)
+            for _, scenario, instance in sorted(pairs, key=itemgetter(0)):
+                yield Unit(method, scenario, instance, seed)
 
 
 def missing(wanted: Sequence[Unit], out: Path) -> list[Unit]:

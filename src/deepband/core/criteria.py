@@ -137,8 +137,8 @@ def _bounds(name: str, given: Any) -> Bounds:
     valid = len(pair) == 2 and pair != (None, None) and all(map(_is_bound, pair))
     if not valid or (None not in pair and pair[0] > pair[1]):
         raise InputError(
-            f"the bounds of {name!r} are {shown(given)}: give (lower, upper), one of which may be "
-            "None for no bound."
+            f"the bounds of {name!r} are {shown(given)}: give (lower, upper), two finite numbers "
+            "with lower <= upper, or None in place of one of them for no bound."
         )
     lower, upper = pair
     return None if lower is None else float(lower), None if upper is None else float(upper)
