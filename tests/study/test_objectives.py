@@ -145,7 +145,10 @@ BAD_RESULTS = [
     ({}, "has no 'memory', a metric with bounds of the study, but nothing"),
     ({"loss": 0.5, "memory": 0.5, "gap": 0.5}, "has no 'error'"),
     ({"Error": 0.5, "memory": 0.5, "gap": 0.5}, "has no 'error', .* but 'Error', 'memory', 'gap'"),
-    ({"gap": 0.5, **dict.fromkeys(range(5000))}, "has no 'memory', .* 3 and 4996 more: "),
+    (
+        {"gap": 0.5} | {str(number): 0.5 for number in range(5000)},
+        "'3' and 4996 more: ",
+    ),
     ({**GOOD, "error": None}, "has None .NoneType. under 'error'"),
     ({**GOOD, "error": "0.5"}, "under 'error'"),
     ({**GOOD, "error": True}, "under 'error'"),
