@@ -5,6 +5,8 @@ the hypervolume that our samplers find beside random search, Optuna and SMAC at 
     python bench/objectives.py --tuning --seeds 2    on the data sets for choosing parameters
     python bench/objectives.py --methods gp,random   some methods only
 
+SMAC needs an environment of its own (`make .venv-peers/made`) and is left out where there is none.
+
 Costs are counted as in `deepband compare`: eta 3, budgets 1 to 27, continued training, 1,446 units
 or 4.05 full runs for each method. A front consists of configs that were evaluated at max_budget.
 Its hypervolume is divided by that of the best known front of the data set: of 20,000 random configs
@@ -19,11 +21,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import count
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -36,6 +38,13 @@ from deepband.core.facts import Config
 from deepband.research.benchmark import Rows
 from deepband.research.compare.ledger import ETA, Evaluation, Ledger, SpentError, Task
 from deepband.research.compare.method_comparison import seed_of
+from deepband.research.compare.peer_process import (
+    PEERS_PYTHON,
+    HostedTuner,
+    installed_tuners,
+    started,
+    task_of,
+)
 from deepband.research.compare.peers import suggested
 from deepband.research.compare.references import SAMPLE, SEED
 from deepband.research.markdown_tables import markdown
@@ -228,11 +237,31 @@ def optuna_tpe(course: Course, seed: int) -> None:
     course.follow(OptunaTuner(course.ledger.task, optuna.samplers.TPESampler(seed=seed)))
 
 
+class ParegoTuner:
+    """SMAC's multi-fidelity facade with ParEGO, in the process of another environment."""
+
+    def __init__(self, hosted: HostedTuner) -> None:
+        self.hosted = hosted
+
+    def ask(self) -> Evaluation | None:
+        return self.hosted.ask()
+
+    def tell(self, evaluation: Evaluation, losses: Losses) -> None:
+        self.hosted.send_loss(evaluation, losses)
+
+
+def smac_parego(course: Course, seed: int) -> None:
+    task = {**task_of("smac", course.ledger, seed), "objectives": NAMES}
+    with started(PEERS_PYTHON.absolute(), task) as hosted:
+        course.follow(ParegoTuner(hosted))
+
+
 OURS = ("uniform", "forest", "tpe", "gp")
 PEERS: dict[str, Method] = {
     "random": random_search,
     "optuna-nsga2": optuna_nsga2,
     "optuna-tpe": optuna_tpe,
+    "smac-parego": smac_parego,
 }
 METHODS: dict[str, Method] = {**{name: own(name) for name in OURS}, **PEERS}
 
@@ -252,12 +281,17 @@ class Unit(NamedTuple):
 
 def run(unit: Unit, out: Path) -> None:
     """Do the work of a unit and write its rows."""
-    began = time.process_time()
+    began = _cpu_seconds()
     course = Course(Objectives(unit.scenario, unit.instance))
     with suppress(SpentError):
         METHODS[unit.method](course, seed_of(*unit[1:]))
-    written = {"seconds": time.process_time() - began, "rows": course.rows}
+    written = {"seconds": _cpu_seconds() - began, "rows": course.rows}
     write_whole(out / unit.file, json.dumps(written).encode())
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those that it has started and that have ended."""
+    return sum(os.times()[:4])
 
 
 class DataSet:
@@ -365,18 +399,26 @@ def by_scenario(results: Results) -> str:
 
 
 def units(methods: Sequence[str], instances: str, seeds: int, most: int | None) -> Iterator[Unit]:
-    listed = INSTANCES[instances]
+    """All runs: first one data set of each scenario, so that a part of them is balanced."""
+    listed = {name: INSTANCES[instances].get(name, ())[:most] for name in SCENARIOS}
+    pairs = [(place, name, each) for name in listed for place, each in enumerate(listed[name])]
     for seed in range(seeds):
         for method in methods:
-            for scenario in SCENARIOS:
-                for instance in listed.get(scenario, ())[:most]:
-                    yield Unit(method, scenario, instance, seed)
+            for _, scenario, instance in sorted(pairs, key=itemgetter(0)):
+                yield Unit(method, scenario, instance, seed)
+
+
+def missing(wanted: Sequence[Unit], out: Path) -> list[Unit]:
+    """The runs that have no file yet, without those of methods that are not installed."""
+    is_smac_here = "smac" in installed_tuners(PEERS_PYTHON.absolute())
+    left = [each for each in wanted if not (out / each.file).exists()]
+    return [each for each in left if each.method != "smac-parego" or is_smac_here]
 
 
 def complete(wanted: Sequence[Unit], out: Path) -> list[Unit]:
     """The runs of those methods and seeds that have them on all data sets."""
-    missing = {(each.method, each.seed) for each in wanted if not (out / each.file).exists()}
-    return [each for each in wanted if (each.method, each.seed) not in missing]
+    lacking = {(each.method, each.seed) for each in wanted if not (out / each.file).exists()}
+    return [each for each in wanted if (each.method, each.seed) not in lacking]
 
 
 def main() -> None:
@@ -395,10 +437,10 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     names = given.methods.split(",")
     wanted = list(units(names, "tuning" if given.tuning else "reporting", given.seeds, given.most))
-    missing = [unit for unit in wanted if not (given.out / unit.file).exists()]
-    for number, unit in enumerate(missing if not given.only_tables else ()):
+    left = [] if given.only_tables else missing(wanted, given.out)
+    for number, unit in enumerate(left):
         run(unit, given.out)
-        print(f"\r{number + 1} of {len(missing)}", end="", flush=True)
+        print(f"\r{number + 1} of {len(left)}", end="", flush=True)
     results = Results(complete(wanted, given.out), given.out)
     best = given.best or results.best()
     print(f"\n{len(results.pairs)} data sets, share of the best known hypervolume\n")

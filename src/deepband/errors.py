@@ -208,7 +208,13 @@ class UnfinishedError(DeepbandError):
 class NoResultError(DeepbandError):
     """No evaluation of the study, or of one rung, is feasible and has a finite loss yet."""
 
-    def __init__(self, evaluations: int, rung: int | None = None, infeasible: int = 0) -> None:
+    def __init__(
+        self,
+        evaluations: int,
+        rung: int | None = None,
+        infeasible: int = 0,
+        missing: str = "best evaluation",
+    ) -> None:
         self.evaluations = evaluations
         self.rung = rung
         self.infeasible = infeasible
@@ -226,7 +232,7 @@ class NoResultError(DeepbandError):
                 )
         else:
             why = f"nothing has been evaluated{where}. Run the study first, with `study.optimize`."
-        super().__init__(f"there is no best evaluation{where} yet: {why}")
+        super().__init__(f"there is no {missing}{where} yet: {why}")
 
 
 class ObjectiveError(DeepbandError):

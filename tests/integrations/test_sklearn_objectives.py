@@ -280,6 +280,22 @@ NAMES = "give a list of two or more different names of scorers"
         ),
         ({"scoring": both_scores, "objectives": ["a", "b"], "refit": "c"}, "no metric 'c': set"),
         ({"refit": lambda results: 10**6}, "out of range"),
+        ({"constraints": [("recall", (0, 1))]}, "constraints is .*: give a mapping from names of"),
+        ({"constraints": {"accuracy": (0, 1)}}, "constraints has 'accuracy', which is not a"),
+        ({"constraints": {"recall": (1, 0)}}, "the bounds of 'recall' are .1, 0.: give"),
+        ({"constraints": {"recall": 0.5}}, "the bounds of 'recall' are 0.5: give"),
+        ({"scoring": "f1", "objectives": None, "constraints": {"f1": (0, 1)}}, "scoring is 'f1'"),
+        (
+            {
+                "scoring": both_scores,
+                "objectives": ["a", "b"],
+                "refit": "a",
+                "constraints": {"c": (0, 1)},
+            },
+            "there is no metric 'c': give constraints of others",
+        ),
+        ({"constraints": {"recall": (1.5, None)}}, "no candidate is within .* recall from 0"),
+        ({"constraints": {"f1": (2, None)}, "objectives": None}, "no candidate is within .* f1"),
     ],
 )
 def test_wrong_use(given: dict[str, Any], message: str) -> None:
@@ -288,3 +304,44 @@ def test_wrong_use(given: dict[str, Any], message: str) -> None:
         search.fit(X, y)
     with pytest.raises(NotFittedError):
         search.predict(X)
+
+
+def middle(search: DeepbandSearchCV, name: str) -> float:
+    """A bound that some candidates on the highest resource keep, and others do not."""
+    results = search.cv_results_
+    top = results["n_resources"] == max(search.n_resources_)
+    return float(np.median(results[f"mean_test_{name}"][top]))
+
+
+@pytest.mark.parametrize("resource", ["partial_fit", "folds"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+def test_the_front_and_the_best_are_within_the_constraints(resource: str) -> None:
+    estimator, space, given = RESOURCES[resource]
+    given = {**given, "resource": resource, "brackets": None, "param_distributions": space}
+    bound = middle(make(estimator=estimator, **given).fit(X, y), "recall")
+    for objectives in (BOTH, None):
+        bounds = {"recall": (None, bound - 1e-9)}
+        search = make(estimator=estimator, objectives=objectives, constraints=bounds, **given)
+        search.fit(X, y)
+        search.deepen(X, y)
+        results = search.cv_results_
+        within = results["mean_test_recall"] < bound
+        assert 0 < within.sum() < len(within)
+        assert (results["feasible"] == within).all()
+        assert within[search.best_index_]
+        if objectives is None:
+            assert search.best_score_ == search.study_.best_at().value
+        else:
+            assert all(within[each["index"]] for each in search.front_)
+
+
+def test_constraints_are_those_of_the_study_file(tmp_path: Path) -> None:
+    place, bounds = tmp_path / "a.study", {"recall": (0.01, None)}
+    first = make(study=place, constraints=bounds).fit(X, y)
+    again = clone(first).fit(X, y)
+    assert again.front_ == first.front_
+    assert len(again.study_.runs) == 1
+    assert "feasible" not in make().fit(X, y).cv_results_
+    for other in (None, {}, {"recall": (0.02, None)}, {"f1": (0.01, None)}):
+        with pytest.raises(InputError, match="constraints"):
+            make(study=place, constraints=other).fit(X, y)

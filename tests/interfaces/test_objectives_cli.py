@@ -29,6 +29,12 @@ def small(config, budget):
 
 def wrong(config, budget):
     return "yes"
+
+def broken(config, budget):
+    return config["z"] > 0
+
+def short(config):
+    return True
 """
 OBJECTIVES = ["--objectives", "error=minimize", "--objectives", "speed=maximize"]
 
@@ -177,6 +183,11 @@ def test_auto_extend_takes_the_options_too() -> None:
         (["--precheck", "none.py:small"], "there is no file none.py"),
         (["--precheck", "train.py:space"], "precheck is"),
         (["--precheck", "train.py:wrong"], "precheck returned 'yes'"),
+        (["--precheck", "train.py:broken"], "the precheck train.py:broken failed: KeyError: 'z'"),
+        (
+            ["--precheck", "train.py:short"],
+            "--precheck has the signature (config): ",
+        ),
     ],
 )
 def test_wrong_options_are_refused(options: list[str], wanted: str) -> None:

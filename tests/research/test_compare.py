@@ -34,7 +34,13 @@ from deepband.research.compare.own_methods import (
     deepen_preserving,
     extend_by_rule,
 )
-from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON, SEQUENTIAL, task_of
+from deepband.research.compare.peer_process import (
+    HOSTED,
+    PEERS_PYTHON,
+    SEQUENTIAL,
+    started,
+    task_of,
+)
 from deepband.research.compare.peers import suggested
 from deepband.research.compare.references import Reference
 from deepband.research.compare.standing_tables import report
@@ -281,6 +287,20 @@ def test_a_tuner_plays_in_an_environment_of_its_own(name: str) -> None:
     assert first.steps[-1].budget == 9
     assert 0.95 * first.limit <= first.spent <= first.limit
     assert first.steps == again.steps
+
+
+@pytest.mark.heavy
+def test_smac_has_several_objectives() -> None:
+    """For `bench/objectives.py`. Promotion works although a front has results of two budgets."""
+    names = {"objectives": ["error", "size"], "n_trials": 30}
+    given = task_of("smac", Ledger(task("rbv2_xgboost", 9)), 0) | names
+    budgets = []
+    with started(PEERS_PYTHON.absolute(), given) as tuner:
+        while (evaluation := tuner.ask()) is not None:
+            budgets.append(evaluation.budget)
+            tuner.send_loss(evaluation, [len(budgets) % 7, -len(budgets) % 5])
+    assert len(budgets) == 30
+    assert set(budgets) == {1, 3, 9}
 
 
 @pytest.mark.heavy

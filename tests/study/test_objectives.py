@@ -100,7 +100,7 @@ def test_any_number_of_workers_interrupted_or_not_gives_the_same_study(
         ({"constraints": {"memory": 5}}, r"give \(lower, upper\)"),
         ({"constraints": {"memory": (None, None)}}, r"give \(lower, upper\)"),
         ({"constraints": {"memory": (1,)}}, r"give \(lower, upper\)"),
-        ({"constraints": {"memory": (2, 1)}}, r"give \(lower, upper\)"),
+        ({"constraints": {"memory": (2, 1)}}, "are .2, 1.: give .* with lower <= upper"),
         ({"constraints": {"memory": ("a", 1)}}, r"give \(lower, upper\)"),
         ({"constraints": {"memory": (True, 2)}}, r"give \(lower, upper\)"),
         ({"constraints": {"memory": (None, math.inf)}}, r"give \(lower, upper\)"),
@@ -142,11 +142,16 @@ def test_other_criteria_than_those_of_the_study_are_refused(
 
 GOOD = {"error": 0.5, "speed": 1.0, "memory": 0.5, "gap": 0.5}
 BAD_RESULTS = [
-    (0.5, "return a mapping"),
+    (0.5, "return a mapping with 'error', 'speed', 'memory' and 'gap': "),
     (None, "return a mapping"),
     ((0.5, 1.0), "return a mapping"),
-    ({}, "has no 'memory'"),
+    ({}, "has no 'memory', a metric with bounds of the study, but nothing"),
     ({"loss": 0.5, "memory": 0.5, "gap": 0.5}, "has no 'error'"),
+    ({"Error": 0.5, "memory": 0.5, "gap": 0.5}, "has no 'error', .* but 'Error', 'memory', 'gap'"),
+    (
+        {"gap": 0.5} | {str(number): 0.5 for number in range(5000)},
+        "'3' and 4996 more: ",
+    ),
     ({**GOOD, "error": None}, "has None .NoneType. under 'error'"),
     ({**GOOD, "error": "0.5"}, "under 'error'"),
     ({**GOOD, "error": True}, "under 'error'"),
@@ -219,6 +224,19 @@ def test_a_precheck_that_raises_releases_its_jobs() -> None:
         study.optimize(train, precheck=broken)
     assert study.evaluations == []
     study.optimize(train, first_failures=0, precheck=lambda config, budget: config["x"] < 0.9)
+    assert study.done
+
+
+@pytest.mark.parametrize(
+    "function", [lambda config: True, lambda: True, lambda config, budget, more: True]
+)
+def test_a_precheck_takes_a_config_and_a_budget(function: Any) -> None:
+    study = deepband.open_study(space=SPACE, max_budget=3, objectives=TWO)
+    with pytest.raises(
+        InputError, match=r"precheck has the signature .*: give a function \(config, budget\)"
+    ):
+        study.optimize(train, precheck=function)
+    study.optimize(train, first_failures=0, precheck=lambda *given, more=None: True)
     assert study.done
 
 
@@ -315,6 +333,14 @@ def test_bad_references_are_refused(reference: Any) -> None:
         finished(TWO).hypervolume(reference)
 
 
+def test_what_a_hypervolume_lacks_is_named() -> None:
+    with pytest.raises(InputError, match=r"has 'error': give .* which are 'error', 'speed'"):
+        finished(TWO).hypervolume({"error": 1.0})
+    study = deepband.open_study(space=SPACE, max_budget=1, objectives=TWO)
+    with pytest.raises(NoResultError, match="there is no reference of the hypervolume yet: "):
+        study.hypervolume()
+
+
 def test_a_hypervolume_on_a_rung_that_does_not_exist() -> None:
     with pytest.raises(InputError, match="rung"):
         finished(TWO).hypervolume({"error": 1.0, "speed": 0.0}, rung=99)
@@ -339,3 +365,13 @@ def test_a_finished_study_can_be_deepened_frugally_after_failures() -> None:
     promoted = [each for each in study.evaluations if each.rung == study.session.state.schedule.top]
     assert promoted
     assert study.quote("preserving", to=27).fills
+
+
+def test_the_repr_of_an_evaluation_names_only_objectives_that_have_names() -> None:
+    (several, *_), alone = finished(TWO).evaluations, deepband.open_study(space=SPACE, max_budget=1)
+    alone.optimize(lambda config, budget: 0.5)
+    (one, *_) = alone.evaluations
+    assert "objectives=" not in repr(one)
+    assert f"objectives={dict(several.objectives)!r}" in repr(several)
+    for each in (one, several):
+        assert eval(repr(each), {"Evaluation": deepband.Evaluation}) == each

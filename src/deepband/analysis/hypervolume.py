@@ -22,11 +22,16 @@ def hypervolume(state: State, reference: Mapping[str, float], rung: int | None =
 def read_reference(state: State, given: Mapping[str, float]) -> tuple[float, ...]:
     """A reference point as losses. It must have a finite number for each objective."""
     names = state.criteria.names or (state.value_name,)
-    if not isinstance(given, Mapping) or set(given) != set(names):
+    if not isinstance(given, Mapping):
         example = ", ".join(f'"{name}": 1.0' for name in names)
         raise InputError(
             f"the reference is {shown(given)}: give a mapping with a number for each objective, "
             f"such as {{{example}}}."
+        )
+    if set(given) != set(names):
+        raise InputError(
+            f"the reference has {', '.join(map(shown, given)) or 'nothing'}: give a number for "
+            f"each objective and for nothing else, which are {', '.join(map(repr, names))}."
         )
     for name in names:
         if not is_finite_number(given[name]):

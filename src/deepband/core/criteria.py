@@ -129,16 +129,17 @@ def _constraints(given: object) -> tuple[tuple[str, Bounds], ...]:
         )
     for name in given:
         _check_name("a constraint", name)
-    return tuple((name, _bounds(name, bounds)) for name, bounds in given.items())
+    return tuple((name, read_bounds(name, bounds)) for name, bounds in given.items())
 
 
-def _bounds(name: str, given: Any) -> Bounds:
+def read_bounds(name: str, given: Any) -> Bounds:
+    """The bounds that a user gives for a metric, or an InputError."""
     pair = tuple(given) if isinstance(given, list | tuple) else ()
     valid = len(pair) == 2 and pair != (None, None) and all(map(_is_bound, pair))
     if not valid or (None not in pair and pair[0] > pair[1]):
         raise InputError(
-            f"the bounds of {name!r} are {shown(given)}: give (lower, upper), one of which may be "
-            "None for no bound."
+            f"the bounds of {name!r} are {shown(given)}: give (lower, upper), two finite numbers "
+            "with lower <= upper, or None in place of one of them for no bound."
         )
     lower, upper = pair
     return None if lower is None else float(lower), None if upper is None else float(upper)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from fractions import Fraction
 from html import escape
@@ -21,11 +21,12 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def record_repr(record: Any) -> str:
-    """The repr of a dataclass or a named tuple, in which exact fractions are plain numbers and
-    mappings are dicts."""
+def record_repr(record: Any, omitted: Collection[str] = ()) -> str:
+    """The repr of a dataclass or a named tuple, without the omitted fields. Exact fractions are
+    plain numbers in it, and mappings are dicts."""
     names = getattr(record, "_fields", None) or _field_names(record)
-    values = ", ".join(f"{name}={_value_repr(getattr(record, name))}" for name in names)
+    shown = (name for name in names if name not in omitted)
+    values = ", ".join(f"{name}={_value_repr(getattr(record, name))}" for name in shown)
     return f"{type(record).__name__}({values})"
 
 

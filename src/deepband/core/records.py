@@ -119,7 +119,7 @@ class Evaluation(EvaluationFields):
         return self._find(key) if self._find else None
 
     def __repr__(self) -> str:
-        return record_repr(self)
+        return record_repr(self, omitted=() if self.objectives else ("objectives",))
 
     def __str__(self) -> str:
         pairs = [f"  {name} = {value!r}" for name, value in self.config.items()]

@@ -26,6 +26,8 @@ NUMBERS = (
     "give a real number for each objective and for each metric that has bounds, or an exception "
     "for a failure."
 )
+MOST_NAMES = 5
+"""How many names of a result a message lists."""
 MINIMIZE, MAXIMIZE = Criteria(), Criteria(maximize=True)
 
 
@@ -113,7 +115,8 @@ def _check_mapping(result: object, criteria: Criteria) -> None:
         return
     names = list(criteria.names) or ["loss"]
     names += [name for name, _ in criteria.constraints if name not in names]
-    quoted = " and ".join(map(repr, names))
+    first = ", ".join(map(repr, names[:-1]))
+    quoted = f"{first} and {names[-1]!r}" if first else repr(names[-1])
     raise ResultError(result, f"return a mapping with {quoted}: the study needs each by its name.")
 
 
@@ -162,8 +165,15 @@ def _check_names(result: Mapping[Any, Any], names: Iterable[str], kind: str) -> 
             raise ResultError(
                 result,
                 "return it under its name, with the other results of the config, in one mapping.",
-                f"has no {name!r}, {kind} of the study",
+                f"has no {name!r}, {kind} of the study, but {_listed(result)}",
             )
+
+
+def _listed(result: Mapping[Any, Any]) -> str:
+    """The first names in a result, for a message."""
+    names = [shown(name) for name in islice(result, MOST_NAMES)]
+    more = f" and {len(result) - len(names)} more" if len(result) > len(names) else ""
+    return (", ".join(names) or "nothing") + more
 
 
 def _checked(outcome: Outcome, criteria: Criteria) -> Outcome:

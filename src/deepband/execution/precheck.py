@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -14,6 +15,21 @@ from deepband.execution.objective import copied_config
 
 Precheck: TypeAlias = Callable[[Config, float], object]
 """A function of a config and a budget that returns whether the config may be trained."""
+
+
+def check_precheck(given: Any) -> None:
+    """Raise an InputError if it cannot be called with a config and a budget."""
+    wanted = "give a function (config, budget) that returns whether the config may be trained."
+    if not callable(given):
+        raise InputError(f"precheck is {shown(given)}: {wanted}")
+    try:
+        signature = inspect.signature(given)
+    except (TypeError, ValueError):  # some builtins have none
+        return
+    try:
+        signature.bind({}, 1)
+    except TypeError:
+        raise InputError(f"precheck has the signature {signature}: {wanted}") from None
 
 
 def rejected(precheck: Precheck, jobs: Sequence[Job]) -> list[Job]:

@@ -27,7 +27,7 @@ from deepband.execution.limits import Limits
 from deepband.execution.loop import FIRST_FAILURES, Loop
 from deepband.execution.objective import BatchObjective, Objective, takes_context
 from deepband.execution.outbox import Outbox
-from deepband.execution.precheck import Precheck
+from deepband.execution.precheck import Precheck, check_precheck
 from deepband.execution.shared_use import SharedUse
 from deepband.system.interrupts import Interrupts
 
@@ -83,11 +83,8 @@ class RunOptions:
         if not callable(self.timeout):
             check_seconds("timeout", self.timeout)
         check_spec(self.progress)
-        if self.precheck is not None and not callable(self.precheck):
-            raise InputError(
-                f"precheck is {shown(self.precheck)}: give a function (config, budget) that "
-                "returns whether the config may be trained."
-            )
+        if self.precheck is not None:
+            check_precheck(self.precheck)
         if self.devices is not None:  # found once, also if there are several runs
             object.__setattr__(self, "devices", read_devices(self.devices, os.environ))
             object.__setattr__(self, "workers", len(self.worker_devices))

@@ -673,19 +673,22 @@ class Study:
             problem = "there is no single best evaluation"
             raise SeveralObjectivesError(criteria.names, problem, advice)
 
-    def _no_result(self, rung: int | None = None) -> NoResultError:
+    def _no_result(
+        self, rung: int | None = None, missing: str = "best evaluation"
+    ) -> NoResultError:
         state = self.session.state
         found = (each for each in state.all_results() if rung in (None, each.rung))
         failed = [each.loss is None for each in found if not state.is_feasible(each)]
-        return NoResultError(count_evaluations(state, rung), rung, failed.count(False))
+        infeasible = failed.count(False)
+        return NoResultError(count_evaluations(state, rung), rung, infeasible, missing)
 
     def front(self, rung: int | None = None) -> list[Evaluation]:
         """The evaluations that no other one dominates: none is better in one objective and not
         worse in any other. Over all rungs or, with `rung`, on one of them.
 
-        Only feasible evaluations with finite results count. They are sorted by their objectives, in
-        the order in which these were declared. With a single objective, they are all evaluations
-        with the best result.
+        Only feasible evaluations with finite results count; the list is empty if there is none.
+        They are sorted by their objectives, in the order in which these were declared. With a
+        single objective, they are all evaluations with the best result.
 
         >>> [each.loss == study.best.loss for each in study.front()]
         [True]
@@ -721,7 +724,7 @@ class Study:
 
         found = default_reference(self.session.state)
         if found is None:
-            raise self._no_result()
+            raise self._no_result(missing="reference of the hypervolume")
         return found
 
     def best_at(self, rung: int | None = None) -> Evaluation:

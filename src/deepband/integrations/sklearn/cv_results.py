@@ -33,7 +33,10 @@ def kept_columns(results: dict[str, Any], row: int) -> dict[str, float]:
 
 
 def cv_results(
-    evaluations: Iterable[Evaluation], resource: Resource, named: Callable[[Config], Config]
+    evaluations: Iterable[Evaluation],
+    resource: Resource,
+    named: Callable[[Config], Config],
+    constrained: bool = False,
 ) -> dict[str, Any]:
     """One row per evaluation of all runs, in the order of a single worker. `named` converts a
     config to the names of the estimator's parameters."""
@@ -46,6 +49,8 @@ def cv_results(
         "run": np.array([each.run for each in rows]),
         "params": params,
     }
+    if constrained:
+        results["feasible"] = np.array([each.feasible for each in rows])
     results |= _parameter_columns(params)
     names = list(dict.fromkeys(name for each in rows for name in each.metrics))
     for name in names:
@@ -84,25 +89,30 @@ def _ranks(scores: Any) -> Any:
 
 def best_row(results: dict[str, Any], metric: str, among: list[int] | None = None) -> int | None:
     """The row with the best score, the first of equals: among these rows or, without them, on the
-    highest resource that has a score, as `study.best_at()`. None if there is no score."""
+    highest resource that has a feasible score, as `study.best_at()`. None if there is none."""
     scores = results.get(f"mean_test_{metric}")
     if scores is None:
         raise InputError(f"there is no metric {metric!r}: set refit to another one.")
     if among is None:
-        rows = _on_top(results, ~np.isnan(scores))
+        rows = _on_top(results, ~np.isnan(scores) & _feasible(results))
     else:
         rows = np.array([row for row in sorted(among) if not np.isnan(scores[row])], dtype=int)
     return int(rows[np.argmax(scores[rows])]) if len(rows) else None
 
 
 def front_rows(results: dict[str, Any], metrics: Sequence[str]) -> list[int]:
-    """The rows on the highest resource that has finite scores which no other one dominates, the
-    best by the first metric first, then by the others."""
+    """The feasible rows on the highest resource that has finite scores which no other one
+    dominates, the best by the first metric first, then by the others."""
     unknown = np.full(len(results["params"]), np.nan)
     scores = np.array([results.get(f"mean_test_{metric}", unknown) for metric in metrics]).T
-    rows = _on_top(results, np.isfinite(scores).all(axis=1))
+    rows = _on_top(results, np.isfinite(scores).all(axis=1) & _feasible(results))
     ordered = sorted((tuple(-scores[row]), int(row)) for row in rows)
     return [ordered[position][1] for position in non_dominated([each for each, _ in ordered])]
+
+
+def _feasible(results: dict[str, Any]) -> Any:
+    """Which rows are within the constraints; without any, all of them."""
+    return results.get("feasible", np.ones(len(results["params"]), dtype=bool))
 
 
 def _on_top(results: dict[str, Any], known: Any) -> Any:

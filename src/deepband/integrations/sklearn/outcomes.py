@@ -6,6 +6,7 @@ import time
 import warnings
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import cross_validate
 
@@ -18,7 +19,8 @@ from deepband.integrations.sklearn.cv_results import (
     cv_results,
     front_rows,
 )
-from deepband.integrations.sklearn.rounds import Rounds
+from deepband.integrations.sklearn.rounds import Rounds, has_score
+from deepband.integrations.sklearn.scorers import constraints_of
 
 NAMES = (
     "cv_results_",
@@ -40,7 +42,8 @@ def outcome(rounds: Rounds, X: Any, y: Any, given: dict[str, Any], context: Any)
     """The attributes of a search whose study is done. Unless `refit` is False, the best estimator
     is trained on the data with the given parameters of `fit`."""
     study, refit = rounds.study, rounds.refit
-    results = cv_results(study.evaluations, rounds.resource, rounds.named)
+    bounds = constraints_of(rounds.search)
+    results = cv_results(study.evaluations, rounds.resource, rounds.named, bool(bounds))
     found: dict[str, Any] = {
         "n_resources_": [int(budget) for budget in study.session.state.run.budgets],
         "width_": study.width,
@@ -50,6 +53,8 @@ def outcome(rounds: Rounds, X: Any, y: Any, given: dict[str, Any], context: Any)
     if rows is not None:
         found["front_"] = [candidate(results, row) for row in rows]
     if rows == [] or (best := _best(rounds, results, rows)) is None:
+        if bounds and has_score(study):
+            raise _infeasible(rounds.search.constraints, results)
         raise _unscored(rounds, results["params"][0], X, y, given)
     found |= best
     if refit is not False:
@@ -72,6 +77,16 @@ def _best(rounds: Rounds, results: dict[str, Any], rows: list[int] | None) -> An
         return None
     score = results[f"mean_test_{metric}"][row]
     return {"best_score_": score, "best_index_": row, "best_params_": results["params"][row]}
+
+
+def _infeasible(bounds: Any, results: dict[str, Any]) -> InputError:
+    """The error of a search in which every candidate violates a constraint."""
+    scores = ((name, results[f"mean_test_{name}"]) for name in bounds)
+    found = ", ".join(f"{name} from {np.nanmin(s):.4g} to {np.nanmax(s):.4g}" for name, s in scores)
+    return InputError(
+        f"no candidate is within the constraints {shown(dict(bounds))}: the candidates have "
+        f"{found}. Relax the constraints, or search in another space; `study_` has all results."
+    )
 
 
 def _unscored(

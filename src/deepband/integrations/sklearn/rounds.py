@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from deepband.errors import InputError
 from deepband.integrations.sklearn.callbacks import task
 from deepband.integrations.sklearn.cv_results import kept_columns
 from deepband.integrations.sklearn.resources import Resource
+from deepband.integrations.sklearn.scorers import constraints_of
 from deepband.study.study import Study
 
 Evaluate = Callable[..., dict[str, Any]]
@@ -35,7 +37,8 @@ class Larger(TypedDict, total=False):
 def has_score(study: Study) -> bool:
     """Whether any evaluation of a study succeeded."""
     state = study.session.state
-    return any(state.standing(result).finite for result in state.all_results())
+    found = (state.standing(result).losses for result in state.all_results())
+    return any(losses is not None and max(losses) < math.inf for losses in found)
 
 
 def seconds_of(columns: Mapping[str, Any], metric: str) -> float:
@@ -161,6 +164,10 @@ class Rounds:
         for metric, name in columns.items():
             if name not in found:
                 raise InputError(_no_metric(metric, several=len(columns) > 1))
+        for name in constraints_of(self.search):
+            if name not in found:
+                metric = name.removeprefix("mean_test_")
+                raise InputError(f"there is no metric {metric!r}: give constraints of others.")
         means = {name: found[name] for name in columns.values()}  # the first is the main metric
         if len(columns) == 1:
             return {"loss": found[columns[self.metrics[0]]], **means, **found}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from sklearn.metrics import check_scoring
 
+from deepband.core.criteria import Bounds, read_bounds
 from deepband.errors import InputError, shown
 
 COLUMN = re.compile(r"(split[0-9]+|mean|std)_(test|train)_.*|(mean|std)_(fit|score)_time")
@@ -38,6 +40,20 @@ def metrics_of(search: Any) -> tuple[str, ...]:
             "False."
         )
     return names
+
+
+def constraints_of(search: Any) -> dict[str, Bounds]:
+    """The bounds of scores, by their columns in `cv_results_`."""
+    given = search.constraints
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"constraints is {shown(given)}: give a mapping from names of scorers to bounds, such "
+            'as {"recall": (0.8, None)}.'
+        )
+    _check_known("constraints", given, search.scoring)
+    return {f"mean_test_{name}": read_bounds(name, bounds) for name, bounds in given.items()}
 
 
 def is_multimetric(search: Any) -> bool:

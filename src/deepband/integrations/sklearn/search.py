@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from deepband.analysis.summary import Plan, plan
+from deepband.core.criteria import Bounds
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError
 from deepband.integrations.sklearn import fingerprint
@@ -27,7 +28,12 @@ from deepband.integrations.sklearn.outcomes import NAMES, outcome
 from deepband.integrations.sklearn.partial_fit import PartiallyFitted
 from deepband.integrations.sklearn.resources import Resource, resource_of
 from deepband.integrations.sklearn.rounds import Larger, Rounds
-from deepband.integrations.sklearn.scorers import is_multimetric, metrics_of, scorers_of
+from deepband.integrations.sklearn.scorers import (
+    constraints_of,
+    is_multimetric,
+    metrics_of,
+    scorers_of,
+)
 from deepband.integrations.sklearn.search_settings import (
     check_enough,
     check_settings,
@@ -86,6 +92,10 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     name, and its row in `cv_results_`, `index`. `refit` chooses the best one: a function of
     `cv_results_` that returns a row, the name of a scorer to choose from `front_`, or False, which
     sets no `best_*` attribute.
+
+    `constraints` are bounds on scores, by the name of their scorer: {"recall": (0.8, None)}.
+    Candidates whose mean test scores are within them are promoted first, only these are in `front_`
+    or the best, and `cv_results_` has a column `feasible`.
     """
 
     def __init__(
@@ -106,6 +116,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
         cv: Any = None,
         scoring: Any = None,
         objectives: Sequence[str] | None = None,
+        constraints: Mapping[str, Bounds] | None = None,
         refit: Any = True,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -125,6 +136,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
             return_train_score=return_train_score,
         )
         self.objectives = objectives
+        self.constraints = constraints
         self.param_distributions = param_distributions
         self.resource = resource
         self.factor = factor
@@ -237,7 +249,7 @@ class DeepbandSearchCV(BaseSearchCV):  # type: ignore[misc] # scikit-learn ships
     ) -> Iterator[tuple[Study, list[tuple[Any, Any]]]]:
         """The study, checked to belong to these data, and the splits. A study in a file is closed
         afterwards."""
-        metrics_of(self)  # raise errors about scorers first
+        metrics_of(self), constraints_of(self)  # raise errors about scorers first
         scorers_of(self.estimator, self.scoring)
         splits = fingerprint.splits_of(self, X, y, fingerprint.routed(self, params).split)
         name = fingerprint.name_of(self, X, y, splits, params)

@@ -17,7 +17,7 @@ from deepband.analysis.summary import Plan, plan_of
 from deepband.core.schedule import Schedule, check_count
 from deepband.core.state import State
 from deepband.errors import InputError, shown
-from deepband.integrations.sklearn.scorers import metrics_of
+from deepband.integrations.sklearn.scorers import constraints_of, metrics_of
 from deepband.integrations.sklearn.spaces import space_of
 from deepband.integrations.sklearn.subsamples import count
 from deepband.study.settings import Settings, check_same, open_study
@@ -38,7 +38,7 @@ def open_for(search: Any, X: Any, y: Any, splits: Any) -> Study:
         settings["min_budget"] = smallest_resource(search, X, y, splits)
         settings["seed"] = int(check_random_state(search.random_state).randint(2**31))
     else:  # what is scored is compared later, by content
-        settings["maximize"] = settings["objectives"] = None
+        settings["maximize"] = settings["objectives"] = settings["constraints"] = None
     return open_study(search.study, **settings)
 
 
@@ -59,7 +59,7 @@ def settings_of(search: Any) -> Settings:
         brackets=None if brackets is None else check_count("brackets", brackets),
         reuse_identical=None,
         objectives=dict.fromkeys(metrics_of(search), "maximize") if several else None,
-        constraints=None,
+        constraints=constraints_of(search),  # without any it is empty, and not None: compared
         parallel=check_count("parallel", search.parallel),
     )
 

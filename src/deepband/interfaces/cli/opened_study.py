@@ -33,8 +33,8 @@ from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.run_options import EXECUTION_NAMES
 from deepband.interfaces.cli.user_code import (
     check_objective,
-    load_function,
     load_objective,
+    load_precheck,
     load_space,
     recalled,
     remembered,
@@ -77,7 +77,7 @@ def opened_study(
     check_objective(text)
     say(f"objective {text}" + (f" (was {named})" if moved else ""))
     objective, module = load_objective(text, execution["batch"])
-    execution["precheck"] = load_function(check, "precheck")[0] if check else None
+    execution["precheck"] = load_precheck(check) if check else None
     space = getattr(module, "space", None) if space is None else space
     if space is None and not os.path.exists(path):
         raise InputError(

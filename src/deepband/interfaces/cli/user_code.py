@@ -8,14 +8,17 @@ import json
 import os
 import sys
 import traceback
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import click
 
+from deepband.core.facts import Config
 from deepband.errors import InputError, SpaceError, UnknownNameError
 from deepband.execution.objective import Objective
+from deepband.execution.precheck import check_precheck
 from deepband.execution.runner import RunOptions
 from deepband.interfaces.cli.output import command
 
@@ -47,6 +50,21 @@ def load_function(text: str, role: str) -> tuple[Any, ModuleType]:
         ]
         raise UnknownNameError(f"function in {place}", name, names)
     return getattr(module, name), module
+
+
+def load_precheck(text: str) -> Any:
+    """The precheck that `text` names. What it raises becomes an InputError."""
+    function, _ = load_function(text, "precheck")
+    check_precheck(function)
+
+    @wraps(function)
+    def check(config: Config, budget: float) -> object:
+        try:
+            return function(config, budget)
+        except Exception as error:
+            raise _with_place(f"the precheck {text} failed", error) from error
+
+    return check
 
 
 def remembered(text: str, study: Path) -> str:
@@ -154,7 +172,7 @@ def _load_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise _cannot_import(str(path), error) from error
+        raise _with_place(f"{path} cannot be imported", error) from error
     return module
 
 
@@ -163,12 +181,12 @@ def _load_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        raise _cannot_import(name, error) from error
+        raise _with_place(f"{name} cannot be imported", error) from error
 
 
-def _cannot_import(what: str, error: BaseException) -> InputError:
+def _with_place(problem: str, error: BaseException) -> InputError:
+    """An error in a user's code, with the line that raised it."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return InputError(
-        f"{what} cannot be imported: {type(error).__name__}: {error} "
-        f"({frame.filename}, line {frame.lineno})"
+        f"{problem}: {type(error).__name__}: {error} ({frame.filename}, line {frame.lineno})"
     )

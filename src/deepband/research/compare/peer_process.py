@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
@@ -43,10 +43,17 @@ def hosted(tuner: str, python: Path) -> Callable[[Ledger, int], None]:
             raise InputError(
                 f"{tuner} runs on one worker, but {ledger.workers} were given: give 1."
             )
-        with _process(python) as (process, errors):
-            search(_Hosted(process, errors, task_of(tuner, ledger, seed)), ledger)
+        with started(python, task_of(tuner, ledger, seed)) as found:
+            search(found, ledger)
 
     return run
+
+
+@contextmanager
+def started(python: Path, task: peer_worker.Task) -> Iterator[HostedTuner]:
+    """Yield a tuner that runs in a process of its own, which is ended on exit."""
+    with _process(python) as (process, errors):
+        yield HostedTuner(process, errors, task)
 
 
 @cache
@@ -100,7 +107,7 @@ def _process(python: Path) -> Iterator[tuple[subprocess.Popen[str], TextIO]]:
             process.communicate()
 
 
-class _Hosted:
+class HostedTuner:
     """The tuner that runs in a process. After the first evaluations, one per worker, it sends one
     for each result that it receives."""
 
@@ -123,7 +130,11 @@ class _Hosted:
         return Evaluation(str(training), config, budget, next(self._numbers))
 
     def tell(self, evaluation: Evaluation, accuracy: float) -> None:
-        self._send([evaluation.handle, -accuracy])
+        self.send_loss(evaluation, -accuracy)
+
+    def send_loss(self, evaluation: Evaluation, loss: float | Sequence[float]) -> None:
+        """Record the loss of an evaluation, or the losses if the task names several objectives."""
+        self._send([evaluation.handle, loss])
 
     def _check_end(self) -> None:
         """Raise if the program ended with an error: at once, because the search may end first, when

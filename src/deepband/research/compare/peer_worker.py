@@ -2,8 +2,8 @@
 
 It does not need deepband. The first line of its input is the task, as JSON. Then it writes one line
 per evaluation: what is trained, a config and its budget. For each it reads one line: the number of
-the evaluation, counted from 0, and its loss. Each tuner is used as its documentation recommends,
-with default settings.
+the evaluation, counted from 0, and its loss, or the list of its losses if the task names several
+objectives. Each tuner is used as its documentation recommends, with default settings.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Evaluations:
         except OSError:
             _end_with_the_driver()
 
-    def result(self) -> tuple[int, float]:
-        """Return the number and the loss of the next evaluation that ends."""
+    def result(self) -> tuple[int, Any]:
+        """Return the number and the loss, or losses, of the next evaluation that ends."""
         answer = sys.stdin.readline()
         if not answer:
             _end_with_the_driver()
         number, loss = json.loads(answer)
         return number, loss
 
-    def loss(self, training: Any, config: Any, budget: float) -> float:
-        """Return the loss of an evaluation when it has ended."""
+    def loss(self, training: Any, config: Any, budget: float) -> Any:
+        """Return the loss, or the losses, of an evaluation when it has ended."""
         self.start(training, config, budget)
         return self.result()[1]
 
@@ -52,23 +52,36 @@ def _end_with_the_driver() -> NoReturn:
 
 
 def smac(task: Task, space: Any, evaluations: Evaluations) -> None:
-    """The multi-fidelity facade."""
+    """The multi-fidelity facade, with ParEGO if there are several objectives."""
     from smac import MultiFidelityFacade, Scenario
+    from smac.multi_objective import ParEGO
 
-    def train(config: Any, seed: int, budget: float) -> float:
+    names = task.get("objectives")
+
+    def train(config: Any, seed: int, budget: float) -> Any:
         recognised = json.dumps(values_of(config), sort_keys=True)
-        return evaluations.loss(recognised, config, budget)
+        found = evaluations.loss(recognised, config, budget)
+        return dict(zip(names, found, strict=True)) if names else found
 
     scenario = Scenario(
         space,
+        objectives=names or "cost",
         deterministic=True,
         n_trials=task["n_trials"],
         min_budget=1,
         max_budget=task["max_budget"],
         seed=task["seed"],
     )
-    intensifier = MultiFidelityFacade.get_intensifier(scenario, eta=task["eta"])
-    MultiFidelityFacade(scenario, train, intensifier=intensifier, logging_level=False).optimize()
+    # By default, SMAC 2.4.1 fails an assertion with several objectives (SMAC3, issue 1050).
+    selection = {"incumbent_selection": "highest_budget"} if names else {}
+    intensifier = MultiFidelityFacade.get_intensifier(scenario, eta=task["eta"], **selection)
+    MultiFidelityFacade(
+        scenario,
+        train,
+        intensifier=intensifier,
+        multi_objective_algorithm=ParEGO(scenario) if names else None,
+        logging_level=False,
+    ).optimize()
 
 
 def bohb(task: Task, space: Any, evaluations: Evaluations) -> None:
