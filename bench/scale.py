@@ -26,7 +26,8 @@ WIDTHS = (1, 10)
 MILLION = 1_000_000
 PROCESSES = 4
 """The worker processes of the Dask cluster. Their threads are its workers."""
-DASK_BUDGET = 729
+ON_DASK = ((729, 1), (81, 10))
+"""The max_budget and width of the studies on Dask."""
 SECONDS = 30
 """That the workers of a Dask cluster take at best."""
 
@@ -70,13 +71,15 @@ def memory(evaluations: int) -> tuple[int, float, float]:
     return study.runs[0].evaluations, used, time.process_time() - start
 
 
-def dask(folder: Path, workers: int, seconds: float) -> list[str]:
-    """A study in a file, on a Dask cluster with this many threads in a few processes. Its jobs
-    sleep, so that a perfect driver would need `seconds`; with 0 they do nothing. The CPU time
-    of the driver includes Dask's scheduler, which runs in the same process."""
+def dask(folder: Path, size: tuple[int, int], workers: int, seconds: float) -> list[str]:
+    """A study in a file with this max_budget and width, on a Dask cluster with this many threads in
+    a few processes. Its jobs sleep, so that a perfect driver would need `seconds`; with 0 they do
+    nothing. The CPU time of the driver includes Dask's scheduler, which runs in the same process.
+    """
     from distributed import Client, LocalCluster
 
-    unit = seconds / bound(Schedule.of(3, 1, DASK_BUDGET), workers)
+    max_budget, width = size
+    unit = seconds / bound(Schedule.of(3, 1, max_budget, width=width), workers)
 
     def sleep(config: dict[str, Any], budget: float) -> float:
         if unit:
@@ -93,7 +96,10 @@ def dask(folder: Path, workers: int, seconds: float) -> list[str]:
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
         deepband.open_study(
-            folder / f"{workers}-{seconds}.study", space=SPACE, max_budget=DASK_BUDGET
+            folder / f"{max_budget}-{width}-{workers}-{seconds}.study",
+            space=SPACE,
+            max_budget=max_budget,
+            width=width,
         ) as study,
     ):
         start, own = time.perf_counter(), time.process_time()
@@ -118,13 +124,14 @@ def main() -> None:
                 found = simulated(budget, width, workers)
                 rows.append([f"{budget:,}", str(width), f"{workers:,}", *found])
     print(table(rows), flush=True)
-    rows = [["jobs", "Dask threads", *head, "driver, ms per job"]]
+    rows = [["max_budget", "width", "jobs", "Dask threads", *head, "driver, ms per job"]]
     with tempfile.TemporaryDirectory(dir=".") as name:
-        for workers in WORKERS:
-            for label, seconds in [("nothing", 0), ("sleep", SECONDS)]:
-                found = dask(Path(name).resolve(), workers, seconds)
-                rows.append([label, f"{workers:,}", *found])
-    print(f"\nDask, max_budget {DASK_BUDGET}, a study in a file:\n{table(rows)}\n", flush=True)
+        for size in ON_DASK:
+            for workers in WORKERS:
+                for label, seconds in [("nothing", 0), ("sleep", SECONDS)]:
+                    found = dask(Path(name).resolve(), size, workers, seconds)
+                    rows.append([*map(str, size), label, f"{workers:,}", *found])
+    print(f"\nDask, a study in a file:\n{table(rows)}\n", flush=True)
     subprocess.run([sys.executable, __file__, str(MILLION)], check=True)
 
 

@@ -335,6 +335,22 @@ def test_a_study_that_is_lost_and_found(tmp_path: Path) -> None:
         assert "No file in this folder" in server.ask("/")[1].decode()
 
 
+def test_leased_jobs_are_shown_as_running(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "a.study")
+    with make(watched.path, 3) as study:
+        study.deepen()
+    with deepband.open_study(watched.path) as study:
+        jobs = study.ask_all(lease=3600)
+        shown = json.loads(watched.overview())
+        assert shown["status"]["running"] == len(jobs) > 1
+        assert sum(flags & 4 > 0 for c in shown["cells"] for _, _, flags in c["marks"]) == len(jobs)
+        assert watched.row()["kind"] == "running"
+        for job in jobs:
+            study.renew(job, 0.01)
+    wait_until(lambda: json.loads(watched.overview())["status"]["running"] == 0)
+    assert watched.row()["kind"] == "waiting"
+
+
 def test_a_folder_of_studies(tmp_path: Path) -> None:
     make(tmp_path / "a.study", 3).close()
     make(tmp_path / "b.study", 9).close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import deepband
 import preloaded
 from deepband.analysis.export import canonical
+from driving import wait_until
 
 SPACE = {"lr": {"range": [1e-4, 1e-1, "log"]}, "kind": ["a", "b"]}
 NEW = ["--space", "space.json", "--max-budget", "9"]
@@ -227,3 +229,23 @@ def test_a_driver_makes_other_commands_wait(folder: Path) -> None:
         study.close()
     assert told.wait(60) == 0
     assert os.listdir(folder)
+
+
+def test_a_command_ends_with_the_process_that_runs_it(folder: Path) -> None:
+    """However that ends; with what the command has started."""
+    script = "sleep 600 & echo $! $$ > pids.new; mv pids.new pids; wait"
+    given = ["-m", "deepband", "exec", "a.study", *NEW, "--", "sh", "-c", script]
+    process = preloaded.Process(given, cwd=folder)
+    wait_until((folder / "pids").exists)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    pids = list(map(int, (folder / "pids").read_text().split()))
+    assert len(pids) == 2
+    wait_until(lambda: not any(map(is_running, pids)))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False

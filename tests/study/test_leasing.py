@@ -323,3 +323,50 @@ def tell_once(study: Study, job: Job) -> None:
 def release_once(study: Study, job: Job) -> None:
     with suppress(JobError):
         study.release(job)
+
+
+def test_the_journal_stays_between_turns_and_not_after_them(path: Path) -> None:
+    journal = path.with_name("a.study-journal")
+    first, second = open_study(path), open_study(path)
+    for study in (first, second, first):
+        job = study.ask(lease=HOUR)
+        assert job is not None
+        study.tell(job, loss(job))
+        assert journal.exists()
+    first.close()
+    job = second.ask(lease=HOUR)  # the journal is written again
+    assert job is not None
+    second.tell(job, loss(job))
+    second.close()
+    assert os.listdir(path.parent) == ["a.study"]
+
+
+def test_a_journal_of_another_file_is_not_deleted(path: Path) -> None:
+    study, journal = open_study(path), path.with_name("a.study-journal")
+    assert study.ask(lease=HOUR) is not None
+    path.rename(path.with_name("b.study"))
+    path.write_bytes(b"another file")
+    journal.write_bytes(b"another journal")
+    study.close()
+    assert journal.read_bytes() == b"another journal"
+
+
+def test_a_leased_job_takes_no_shared_result(path: Path) -> None:
+    """After `retry_failed`, an equal config can be evaluated before the one that is leased."""
+    same: dict[str, Any] = {"space": {"k": ["a"]}, "max_budget": 3, "reuse_identical": True}
+    with deepband.open_study(path, **same) as study:
+        first = study.ask(lease=HOUR)
+        assert first is not None
+        study.tell(first, RuntimeError("unlucky"))
+        leased = study.ask(lease=HOUR)
+        assert leased is not None
+        assert leased.key == (0, 1, 0)
+        assert study.retry_failed() == 1
+    with deepband.open_study(path) as study:
+        again = study.ask(lease=HOUR)
+        assert again is not None
+        assert again.key == first.key
+        study.tell(again, 0.5)
+        study.tell(leased, 0.25)
+        found = {each.index: each.loss for each in study.evaluations if each.bracket == 0}
+        assert found == {0: 0.5, 1: 0.25, 2: 0.5}

@@ -63,8 +63,9 @@ class SharedResults:
         """By rung and identity, of the runs before `_run`."""
         self._run = -1
 
-    def due(self, state: State, facts: Iterable[Fact]) -> list[JobFinished]:
-        """The shared results that can be recorded after these facts."""
+    def due(self, state: State, facts: Iterable[Fact], now: float) -> list[JobFinished]:
+        """The shared results that can be recorded after these facts. A job that is leased at this
+        time takes none: another process is evaluating it."""
         changed: dict[int, set[Hashable]] = {}
         for fact in facts:
             if isinstance(fact, JobFinished) and (groups := self._groups.get(fact.bracket)):
@@ -76,7 +77,7 @@ class SharedResults:
         for bracket, progress in enumerate(state.progress):
             if progress.waiting:
                 new = self._update(state, bracket)
-                found += self._shared(state, bracket, changed.get(bracket, set()) | new)
+                found += self._shared(state, bracket, changed.get(bracket, set()) | new, now)
         return sorted(found, key=itemgetter(0, 1))
 
     def waits(self, state: State, bracket: int, index: int) -> bool:
@@ -106,7 +107,7 @@ class SharedResults:
         return new
 
     def _shared(
-        self, state: State, bracket: int, changed: Iterable[Hashable]
+        self, state: State, bracket: int, changed: Iterable[Hashable], now: float
     ) -> Iterator[JobFinished]:
         """The results that members of these groups take."""
         groups, progress = self._groups[bracket], state.progress[bracket]
@@ -114,7 +115,8 @@ class SharedResults:
             source = self._source(state, (bracket, groups.rung), key)
             if source is not None:
                 for index in groups.indices.get(key, ()):
-                    if progress.is_waiting(index):
+                    leased = state.is_leased((bracket, index, groups.rung), now)
+                    if progress.is_waiting(index) and not leased:
                         yield _copy(source, bracket, index, state.run.number)
 
     def _source(self, state: State, cell: Cell, key: Hashable) -> JobFinished | None:

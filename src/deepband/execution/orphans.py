@@ -162,12 +162,15 @@ class SubmittedJobs:
         return found
 
     def _is_queued(self, call: SubmittedCall) -> bool:
+        """Whether the job of a call waits or runs. One that Slurm holds, because a node could not
+        start it, would wait for ever: it is cancelled when its call ends."""
         job = self._queue.find(call.place)
-        return job is not None and not job.ended
+        return job is not None and not job.ended and not job.launch_failed
 
     def _end(self, call: SubmittedCall) -> None:
         """Note that a call has ended, and remove its folder with the last one of its submission."""
         self._calls.remove(call)
+        self._queue.cancel([call.place])
         self._submissions.end(call.place)
         self._outbox.drop_all(call.keys[0], call.token)
         if call.place[0] not in {other.place[0] for other in self._calls}:

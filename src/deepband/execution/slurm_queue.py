@@ -35,10 +35,14 @@ ENDED = frozenset(
 )
 """The states of jobs that will not run again. All other jobs wait, run or are being requeued."""
 STUCK = re.compile(
-    "BadConstraints|InvalidAccount|InvalidQOS|JobHeld|AccountNotAllowed|QOSNotAllowed|launch failed"
+    "BadConstraints|InvalidAccount|InvalidQOS|JobHeld|AccountNotAllowed|QOSNotAllowed"
     "|Partition(NodeLimit|TimeLimit|Config)"
 )
 """Reasons why a job waits that do not change by themselves."""
+NOT_LAUNCHED = re.compile("launch.failed.requeued.held")
+"""The reason of a job that a node could not start, for example because its prolog failed, or the
+node has not ended the previous attempt yet. Slurm requeues the job and holds it: it waits until
+somebody releases it."""
 _NAME = re.compile(r".*-([0-9a-f]{16})")
 """The name of a job ends with the token of its submission."""
 
@@ -58,6 +62,11 @@ class QueuedJob(NamedTuple):
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+    @property
+    def launch_failed(self) -> bool:
+        """Whether it waits for ever, because a node could not start it."""
+        return not self.ended and NOT_LAUNCHED.search(self.reason) is not None
 
 
 class SlurmQueue:

@@ -31,7 +31,10 @@ CHECKPOINTS, ATTEMPTS = "checkpoints", "attempts"
 ATTEMPTS_TO_LOCK = 100
 """How often to try again because another process has just removed the lock file."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
-"""Seconds between two attempts to lock a study that another process has locked."""
+GROWTH = 1.2
+"""Seconds between two attempts to lock a study that another process has locked, and by how much
+they grow. Turns take a few milliseconds: if pauses grew fast, the study would often be free while
+all others sleep."""
 UNSHARED = (
     "its file system does not keep processes from locking the same file at the same time, so only "
     "one process can use the study: move it to a local disk, or to a network file system whose "
@@ -97,7 +100,7 @@ class DriverLock:
             while time.monotonic() < end and not self._is_free():
                 interrupts.check()
                 time.sleep(random.uniform(pause / 2, pause))
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(GROWTH * pause, LONGEST_PAUSE)
 
     def _is_free(self) -> bool:
         """Whether the study can probably be locked. This is much faster than trying to."""

@@ -39,7 +39,7 @@ class SqliteStorage:
         self._lock = DriverLock(self.path, self.files)
         weakref.finalize(self, self._lock.release)  # even if the study itself is never closed
         self._connection: sqlite3.Connection | None = None
-        self._end: weakref.finalize[[sqlite3.Connection, int], SqliteStorage] | None = None
+        self._end: weakref.finalize[..., SqliteStorage] | None = None
         """Closes the connection, even if the study itself is never closed."""
         self._identity: tuple[int, int] | None = None
         """Device and inode of the file that the connection writes to."""
@@ -48,6 +48,8 @@ class SqliteStorage:
         """The row of the study when it was last read or written here."""
         self._version: int | None = None
         """SQLite's number of the content that the connection for writing has seen."""
+        self._keeps_journal = False
+        """Whether the journal stays between the commits of the connection."""
         self._stale = False
         """Whether a commit failed, so that the file must be read to know its content."""
 
@@ -122,17 +124,26 @@ class SqliteStorage:
         self._check_process()
         if self._lost() is not None:
             return []  # there is nothing to lock or to read: `append` raises
-        self._check_path()
+        if self._connection is None:  # otherwise it was checked, as before any first commit
+            self._check_path()
         self._lock.acquire(seconds, named=False)
         try:
             self._lock.check_exclusive()
             with storage_errors(self.path):
                 changed = patiently(self.path, self._take_over)
+                self._keep_journal()
                 stale, self._stale = self._stale, False
                 return None if stale else self._read_news(state) if changed else []
         except BaseException:
             self.close()
             raise
+
+    def _keep_journal(self) -> None:
+        """Let SQLite overwrite the journal instead of creating and deleting it, until the
+        connection is closed. A commit is as durable, but waits less: no folder changes."""
+        if not self._keeps_journal and self._connection is not None:
+            self._connection.execute("PRAGMA journal_mode = PERSIST").fetchone()
+            self._keeps_journal = True
 
     def _read_news(self, state: State) -> list[Fact] | None:
         """What other processes have written, read with the connection for writing."""
@@ -287,8 +298,9 @@ class SqliteStorage:
         """Keep the connection for writing, until this object is closed or garbage-collected."""
         found = os.stat(self.path)
         self._identity = found.st_dev, found.st_ino
-        self._connection, self._version = connection, None
-        self._end = weakref.finalize(self, _close, connection, self._process)
+        self._connection, self._version, self._keeps_journal = connection, None, False
+        given = connection, self._process, self.path, self._identity
+        self._end = weakref.finalize(self, _close, *given)
         return connection
 
     def _disconnect(self) -> None:
@@ -341,7 +353,15 @@ def _transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Ite
         raise
 
 
-def _close(connection: sqlite3.Connection, process: int) -> None:
-    """Close a connection, but not in a forked child: that would roll back its parent's commit."""
-    if os.getpid() == process:
-        connection.close()
+def _close(
+    connection: sqlite3.Connection, process: int, path: Path, identity: tuple[int, int]
+) -> None:
+    """Close a connection, but not in a forked child: that would roll back its parent's commit. A
+    journal that was kept is deleted, unless another process is writing or the file has gone."""
+    if os.getpid() != process:
+        return
+    with suppress(OSError, sqlite3.Error):
+        found = os.stat(path)
+        if (found.st_dev, found.st_ino) == identity:
+            connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+    connection.close()

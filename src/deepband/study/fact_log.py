@@ -182,7 +182,7 @@ class FactLog:
     def _share_results(self, facts: Sequence[Fact], shared: SharedResults) -> None:
         """Store the results that equal configs share after these facts."""
         try:
-            while facts := shared.due(self.state, facts):
+            while facts := shared.due(self.state, facts, time.time()):
                 self._store(facts)
         except BaseException:
             self._shared = SharedResults()  # what was due is due again

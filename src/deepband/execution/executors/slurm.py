@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -38,6 +39,9 @@ SECONDS_TO_FINISH = 10.0
 """How long a job that has written its result may take to end."""
 SECONDS_TO_RETRY = 60.0
 """How long to wait after Slurm has refused a submission, if it has accepted others before."""
+MOST_LAUNCHES = 5
+"""How often a call is submitted again because a node could not start its job, before the run ends.
+Slurm often drains such a node, so that the next job starts on another one."""
 BLAMELESS = ("NODE_FAIL", "PREEMPTED")
 """How jobs end that are submitted again, whatever `retries` is: it says nothing about them."""
 
@@ -87,6 +91,8 @@ class SlurmExecutor:
         """The tokens of submissions whose folders exist."""
         self._accepted = False
         """Whether Slurm has accepted a submission."""
+        self._launches: Counter[str] = Counter()
+        """How often nodes could not start the job of a call, by the token of its order."""
         self._send_at = self._look_at = 0.0
         self._error: DeepbandError | None = None
         parameters.executor(self._folder, token_hex(8))  # raises if they are not valid
@@ -205,6 +211,8 @@ class SlurmExecutor:
         this host sees a file that another one has written, so this is believed the second time."""
         if job is not None and not job.ended:
             call.ended = False
+            if job.launch_failed:
+                self._launch_again(call, job)
             return []
         if not call.ended:
             call.ended = True
@@ -214,11 +222,24 @@ class SlurmExecutor:
             self._error = ObjectiveError([f"a worker cannot load the objective: {answer.reason}"])
             return []
         if answer is None and job is not None and job.state in BLAMELESS:
-            self._disown(call)
-            self._open.remove(call)
-            self._unsent.append(call.order)
+            self._send_again(call)
             return []
         return self._end(call, answer or self._lost(call, _reason(job, call)))
+
+    def _launch_again(self, call: _Call, job: QueuedJob) -> None:
+        """Submit a call again whose job Slurm holds because a node could not start it. That is not
+        the fault of its config, but if it happens again and again, waiting does not help."""
+        self._launches[call.order.token] += 1
+        if self._launches[call.order.token] > MOST_LAUNCHES:
+            self._error = SubmissionError(_launch_text(job))
+            return
+        cancel([job.id])
+        self._send_again(call)
+
+    def _send_again(self, call: _Call) -> None:
+        self._disown(call)
+        self._open.remove(call)
+        self._unsent.append(call.order)
 
     def _overdue(self, now: float) -> list[Ended]:
         """Tasks that took too long. Waiting in the queue does not count, and neither does what an
@@ -278,6 +299,15 @@ def _refusal_text(error: Exception) -> str:
     return (
         f"Slurm refused the jobs: {reason}. Change `resources`, or give fewer `workers` if the "
         "number of your jobs is limited."
+    )
+
+
+def _launch_text(job: QueuedJob) -> str:
+    """Why a run ends whose jobs Slurm accepts and nodes do not start."""
+    return (
+        f"Slurm could not start a job {MOST_LAUNCHES + 1} times, the last time as {job.id}: it "
+        f"says {job.reason!r}. Ask the administrators about its nodes (`sinfo -R`), or avoid them, "
+        'for example with resources={"exclude": "NODE"}. Then run again: nothing is lost.'
     )
 
 

@@ -1,7 +1,9 @@
 """An objective that runs a command: the job in environment variables, the result in a file.
 
 The convention is described in `docs/how-to/queues.md`. The command runs in a process group of its
-own, so that Ctrl-C reaches only deepband, which lets the evaluation finish.
+own, so that Ctrl-C reaches only deepband, which lets the evaluation finish. If deepband itself is
+killed, a small process that waits for its end kills the command: its job becomes available to
+others at that moment, and two commands must not write to one folder.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +26,10 @@ MOST_BYTES = 2**20
 """The size of the largest result that is read."""
 ENDING = {getattr(signal, name, None) for name in ("SIGTERM", "SIGINT", "SIGHUP")}
 """Signals with which a batch system or a user ends a command, whatever it evaluates."""
+
+
+GUARD = 'read -r _ || kill -s KILL -- "-$1"'
+"""A shell script that kills a process group, unless it reads a line before its input ends."""
 
 
 class CommandError(Exception):
@@ -76,7 +82,8 @@ class CommandObjective:
         """The exit status of the command. An interrupt ends it, with what it started."""
         process = subprocess.Popen(self.command, env=environment, start_new_session=True)
         try:
-            status = process.wait()
+            with _guarded(process.pid):
+                status = process.wait()
         except BaseException:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -85,6 +92,18 @@ class CommandObjective:
         if -status in ENDING:
             raise KeyboardInterrupt
         return status
+
+
+@contextmanager
+def _guarded(group: int) -> Iterator[None]:
+    """Kill a process group if this process ends within this block, however it does."""
+    command = ["/bin/sh", "-c", GUARD, "sh", str(group)]
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            guard.communicate(b"ended\n")
 
 
 def _reason(status: int) -> str:

@@ -17,6 +17,7 @@ from deepband.analysis.importance import importance_of, sample
 from deepband.analysis.measures import measure
 from deepband.analysis.summary import without_result
 from deepband.core.facts import Fact, JobKey
+from deepband.core.leases import leased_jobs
 from deepband.core.state import State
 from deepband.errors import DeepbandError, InputError, StorageError
 from deepband.execution.outbox import Outbox
@@ -59,6 +60,8 @@ class Watched:
         self._importance_lock = Lock()
         self._order: list[str] = []
         self._row: tuple[object, dict[str, Any]] | None = None
+        self._row_until = math.inf
+        """When the first lease that the row counts ends."""
 
     @property
     def name(self) -> str:
@@ -68,14 +71,20 @@ class Watched:
         """What the list of studies shows. A study that no page shows is read again only if its file
         has changed, and is not kept in memory."""
         with self._lock:
-            running = frozenset(key for each in self._outbox.running() for key in each.keys)
-            stamp = *self._stamp(), running
-            if self._row is None or self._row[0] != stamp:
+            held, now = self._held(), time.time()
+            stamp = *self._stamp(), held
+            if self._row is None or self._row[0] != stamp or now >= self._row_until:
                 state = state_of(self._storage) if self._state is None else self._refresh()
                 if not state.runs:
                     raise StorageError(self.path, "is damaged: it contains no run.")
-                self._row = stamp, study_row(state, len(without_result(state, running)), stamp[0])
+                running = without_result(state, held.union(leased_jobs(state, now)))
+                self._row = stamp, study_row(state, len(running), stamp[0])
+                self._row_until = _next_end(state, now)
             return self._row[1]
+
+    def _held(self) -> frozenset[JobKey]:
+        """The jobs that workers of this study are running."""
+        return frozenset(key for each in self._outbox.running() for key in each.keys)
 
     def _stamp(self) -> tuple[float, int]:
         """When the file was last written to, and its size."""
@@ -144,11 +153,11 @@ class Watched:
             self._load()
         elif news:
             self._follow(self._state, news)
-        running = frozenset(key for each in self._outbox.running() for key in each.keys)
+        assert self._state is not None
+        running = self._held().union(leased_jobs(self._state, time.time()))
         self._version += running != self._running
         self._running = running
         self._last_read = time.monotonic()
-        assert self._state is not None
         return self._state
 
     def _follow(self, state: State, news: list[Fact]) -> None:
@@ -167,6 +176,12 @@ class Watched:
         self._state = state
         self._version += 1
         self._results += 1
+
+
+def _next_end(state: State, now: float) -> float:
+    """When the next lease of a job ends, unless it is renewed."""
+    found = (lease.until for leases in state.leases.values() for lease in leases.values())
+    return min((until for until in found if until > now), default=math.inf)
 
 
 class Watchlist:
