@@ -53,8 +53,9 @@ def find_lease(state: State, given: object) -> tuple[JobKey, JobsLeased]:
     if state.result(*key) is not None:
         raise JobError(*key, "its result is already recorded.")
     raise InputError(
-        f"the study has no lease with the token {shown(given)}: the token belongs to another "
-        "study, or a failure that was recorded with it was withdrawn. Ask for the job again."
+        f"the study has no lease with the token {shown(given)}: the token is mistyped or belongs "
+        "to another study, or a failure that was recorded with it was withdrawn. Ask for the job "
+        "again."
     )
 
 
