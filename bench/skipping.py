@@ -5,15 +5,19 @@
     python bench/skipping.py waiting          how much longer a run takes with many workers
 
 `saved` lets the decisions of deepband itself run on studies whose losses are all known, as
-`learning_curves.py frontier` does with simulated rules. `waiting` skips nothing: it shows what it
-costs that the promotions of a bracket wait until earlier brackets are complete.
+`learning_curves.py frontier` does with simulated rules. `waiting` has losses that are random, so
+that nothing is skipped: it shows what it costs that the promotions of a bracket wait until earlier
+brackets are complete.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import sys
+from collections.abc import Mapping
 from operator import attrgetter
+from typing import Any
 
 import deepband
 from curve_frontier import SITUATIONS, End, end, never, show, skipped
@@ -73,8 +77,13 @@ def _hours(workers: int, risk: float | None) -> float:
     """How long a run up to 81 takes if a unit of budget takes an hour."""
     executor = SimulatedExecutor(workers, lambda job: float(job.budget))
     study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=81)
-    study.optimize(lambda config, budget: config["x"], executor=executor, skip=risk)
+    study.optimize(_random_loss, executor=executor, skip=risk)
+    assert not study.runs[0].skipped
     return executor.clock
+
+
+def _random_loss(config: Mapping[str, Any], budget: float) -> float:
+    return random.Random(f"{config} {budget}").random()
 
 
 if __name__ == "__main__":

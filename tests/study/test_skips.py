@@ -194,6 +194,23 @@ def test_any_order_gives_the_same_study(seed: int, sampler: str) -> None:
     assert exported(skipping(study, order=order)) == expected
 
 
+def train(config: dict[str, float], budget: float) -> float:
+    return (config["x"] - 0.3) ** 2 + 0.1 * config["y"] + 0.2 / budget
+
+
+@pytest.mark.parametrize("options", [{"workers": 2}, {"workers": 3, "batch": 2}])
+def test_any_number_of_workers_skips_the_same(options: dict[str, Any]) -> None:
+    study, other = open_study(), open_study()
+    study.optimize(train, skip=RISK)
+    other.optimize(train_all if "batch" in options else train, skip=RISK, **options)
+    assert skips(study)
+    assert exported(other) == exported(study)
+
+
+def train_all(configs: list[dict[str, float]], budget: float) -> list[float]:
+    return [train(config, budget) for config in configs]
+
+
 @given(seed=st.integers(0, 2**32), shares=st.booleans())
 @settings(max_examples=8, deadline=None)
 def test_any_interruption_gives_the_same_study(seed: int, shares: bool) -> None:
