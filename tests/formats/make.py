@@ -76,7 +76,7 @@ def make_objectives() -> None:
 
 def make_single() -> None:
     """A study that was deepened and widened with another space, with configs and results from
-    elsewhere, equal configs, confirmations and two leased jobs."""
+    elsewhere, equal configs, skipped promotions, confirmations and two leased jobs."""
     place = HERE / f"format_{FORMAT}.sqlite"
     space = {"x": (0.0, 1.0), "kind": ["a", None, 3]}
     settings: dict[str, Any] = {
@@ -92,7 +92,7 @@ def make_single() -> None:
         study.optimize(train)
         study.deepen("preserving")
         study.enqueue({"x": 0.25, "kind": None})  # takes the result of the first one
-        study.optimize(train)
+        study.optimize(train, skip=0.4)
         new = {"x": (0.0, 0.5), "kind": ["a", None], "extra": [1, 2]}
         study.widen(space=new, added={"extra": 1})
         study.optimize(train, max_cost=8)

@@ -416,6 +416,14 @@ def test_a_file_of_format_5_holds_confirmations_and_shared_results(tmp_path: Pat
             assert fact.seconds is not None
 
 
+def test_a_file_of_format_7_holds_skips(tmp_path: Path) -> None:
+    place = tmp_path / "a.study"
+    shutil.copy(FORMATS / "format_7.sqlite", place)
+    skips = [skip for run in deepband.open_study(place).session.state.runs for skip in run.skips()]
+    assert [skip[:4] for skip in skips] == [(0, 3, 1, 1), (1, 4, 2, 1)]
+    assert all(0 < skip.risk < 0.4 for skip in skips)
+
+
 @pytest.mark.parametrize("written", WRITTEN, ids=lambda written: written.stem)
 def test_a_file_of_every_format_can_be_confirmed(tmp_path: Path, written: Path) -> None:
     place = tmp_path / "a.study"

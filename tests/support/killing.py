@@ -166,6 +166,10 @@ MODES = {
     "constraint-of-one": Mode(options=TRUSTED, settings={"constraints": {"memory": (0.2, 0.7)}}),
     "objectives-automatic": Mode((), options=AUTOMATIC, settings=TWO),
     "objectives-service": Mode(service=True, settings=THREE),
+    "skipping": Mode(options={**TRUSTED, "skip": 0.1}),
+    "skipping-tpe-in-process": Mode(
+        sampler="tpe", workers=1, options={**TRUSTED, "skip": 0.1, "batch": 4}
+    ),
     "batches-in-process": Mode(workers=1, finishes=True, options={**TRUSTED, "batch": 4}),
 }
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeGuard
 
 from deepband.analysis.run_names import target_of
 from deepband.core.evaluations import best_first
-from deepband.core.facts import JobFinished
+from deepband.core.facts import Config, JobFinished
 from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import read_index
@@ -246,17 +247,24 @@ class Axis:
         return (scale(value) - low) / (high - low) if high > low else 0.5
 
 
-def axes(state: State) -> list[Axis]:
-    """The parameters of the space, with all values that any space of the study has."""
-    return [_axis(state, parameter) for parameter in combined(state)["hyperparameters"]]
+def axes(state: State, known: Iterable[Config] | None = None) -> list[Axis]:
+    """The parameters of the space, with all values that any space of the study has. Those of
+    `known` configs, by default all, limit the axis of a parameter without bounds."""
+    configs = list(_sampled(state) if known is None else known)
+    return [_axis(configs, parameter) for parameter in combined(state)["hyperparameters"]]
 
 
 def current_axes(state: State) -> list[Axis]:
     """The parameters of the space that new configs come from."""
-    return [_axis(state, parameter) for parameter in state.space["hyperparameters"]]
+    configs = list(_sampled(state))
+    return [_axis(configs, parameter) for parameter in state.space["hyperparameters"]]
 
 
-def _axis(state: State, parameter: Mapping[str, Any]) -> Axis:
+def _sampled(state: State) -> Iterator[Config]:
+    return chain.from_iterable(state.configs)
+
+
+def _axis(configs: Sequence[Config], parameter: Mapping[str, Any]) -> Axis:
     name = parameter["name"]
     for key in ("choices", "sequence"):
         if key in parameter:
@@ -265,6 +273,6 @@ def _axis(state: State, parameter: Mapping[str, Any]) -> Axis:
         return Axis(name, choices=(parameter["value"],))
     low, high = float(parameter["lower"]), float(parameter["upper"])
     if not math.isfinite(high - low):  # a distribution without bounds
-        seen = [each[name] for configs in state.configs for each in configs if name in each]
+        seen = [each[name] for each in configs if name in each]
         low, high = min(seen, default=0.0), max(seen, default=1.0)
     return Axis(name, low, high, bool(parameter.get("log")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
@@ -41,14 +41,16 @@ class Observation(NamedTuple):
     loss: float
 
 
-def observations(state: State) -> list[Observation]:
-    """All finite losses, and those of reported curves, sorted by config and rung."""
+def observations(state: State, results: Iterable[JobFinished] | None = None) -> list[Observation]:
+    """The finite losses of these results, by default of all, and those of reported curves, sorted
+    by config and rung."""
+    results = list(state.all_results() if results is None else results)
     found = {
         (result.bracket, result.index, result.rung): result.number
-        for result in state.all_results()
+        for result in results
         if is_drawable(result.number)
     }
-    reported = _reported(state)
+    reported = _reported(state, results)
     if _agree(found, reported):
         found = reported | found
     return [Observation((b, i), rung, loss) for (b, i, rung), loss in sorted(found.items())]
@@ -62,10 +64,10 @@ def _agree(evaluated: Losses, reported: Losses) -> bool:
     return not both or bool(np.median(both) <= AGREEMENT * (np.median(losses) - min(losses)))
 
 
-def _reported(state: State) -> Losses:
+def _reported(state: State, results: Iterable[JobFinished]) -> Losses:
     """What configs reported on their way, at the budgets of lower rungs, by job."""
     found: Losses = {}
-    with_curves = (result for result in state.all_results() if result.curve and result.rung)
+    with_curves = (result for result in results if result.curve and result.rung)
     for result in sorted(with_curves, key=attrgetter("bracket", "index", "rung")):
         curve = _losses_of(result)
         steps, losses = [step for step, _ in curve], [loss for _, loss in curve]
@@ -128,10 +130,11 @@ class LossScale:
 
 
 class Inputs:
-    """The parameters of configs as numbers: choices in one-hot encoding, no constants."""
+    """The parameters of configs as numbers: choices in one-hot encoding, no constants. `known` are
+    the configs, by default all, that say how large a parameter without bounds is."""
 
-    def __init__(self, state: State) -> None:
-        self._axes = [axis for axis in axes(state) if len(axis.choices or "ab") > 1]
+    def __init__(self, state: State, known: Sequence[Config] | None = None) -> None:
+        self._axes = [axis for axis in axes(state, known) if len(axis.choices or "ab") > 1]
 
     def of(self, configs: Sequence[Config]) -> Floats:
         """One row for each config. Two different choices have a distance of 1."""

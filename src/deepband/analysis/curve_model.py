@@ -6,7 +6,7 @@ function of the recorded results alone, and does not depend on the order in whic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from scipy.special import stdtr, stdtrit
 from deepband.analysis.curve_data import Inputs, LossScale, observations, selected
 from deepband.analysis.curve_process import Points, conditioned
 from deepband.core.evaluations import count_evaluations
+from deepband.core.facts import JobFinished
 from deepband.core.rank_order import Place
 from deepband.core.state import State
 from deepband.errors import NoResultError
@@ -58,17 +59,24 @@ class LossDistribution:
 class CurveModel:
     """What is known about the losses of a study's configs with budgets they have not had.
 
-    If a study has very many losses, a model uses some of them, always including those of `places`.
-    Raises NoResultError if there is no finite loss.
+    It learns from `results`, by default all of the study. If these are very many, it uses some of
+    them, always including those of `places`. Raises NoResultError if there is no finite loss.
     """
 
-    def __init__(self, state: State, places: Sequence[Place] = ()) -> None:
-        found = selected(observations(state), places)
+    def __init__(
+        self,
+        state: State,
+        places: Sequence[Place] = (),
+        results: Iterable[JobFinished] | None = None,
+    ) -> None:
+        found = selected(observations(state, results), places)
         if not found:
             raise NoResultError(count_evaluations(state))
         losses = [each.loss for each in found]
+        used = dict.fromkeys([*(each.place for each in found), *places])
+        known = None if results is None else [state.config(*place) for place in used]
         self._state = state
-        self._inputs = Inputs(state)
+        self._inputs = Inputs(state, known)
         self.scale = LossScale(losses)
         points = self._points([(each.place, each.rung) for each in found])
         self._process = conditioned(points, self.scale.observed(np.array(losses)))

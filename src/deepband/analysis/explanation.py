@@ -45,6 +45,9 @@ class Verdict:
     """The values of objectives that have names, in the user's direction."""
     front: int | None = None
     """With several objectives, the number of its front among the candidates, from 1."""
+    skipped: float | None = None
+    """If it was promoted, but not evaluated on the rung above (`optimize(skip=)`): the probability
+    that it would have become the best."""
 
     def __str__(self) -> str:
         details = [self.strategy] if self.strategy else []
@@ -123,6 +126,10 @@ def _decided(state: State, run: Run, bracket: int, index: int, rung: int) -> Ver
     verdict = _verdict(state, run, bracket, index, rung, reason)
     results = [state.results[bracket, rung][each] for each in order]
     verdict = _ranked(state, verdict, rank, results, slots)
+    risk = run.skipped.get((bracket, rung + 1), {}).get(index)
+    if risk is not None:
+        reason = f"{verdict.reason}, and skipped: it becomes the best with a probability of"
+        return replace(verdict, reason=f"{reason} {risk:.2g}", promoted=False, skipped=risk)
     return replace(verdict, promoted=index in run.arrived[bracket, rung + 1])
 
 

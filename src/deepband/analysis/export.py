@@ -30,7 +30,8 @@ PLAIN += ["resumed_from"]
 
 def canonical(state: State) -> Iterator[str]:
     """One line per evaluation, sorted by bracket, index and rung: what decisions depend on, without
-    when, where or how it ran. Repetitions of `confirm` follow. Equal studies give equal bytes."""
+    when, where or how it ran. Promotions that were skipped and repetitions of `confirm` follow.
+    Equal studies give equal bytes."""
     for each in all_evaluations(state):
         row: dict[str, Any] = {
             "bracket": each.bracket,
@@ -41,6 +42,8 @@ def canonical(state: State) -> Iterator[str]:
             "config": each.config,
         }
         yield _line(row | _outcome(state, each, each.objectives))
+    for skip in (skip for run in state.runs for skip in run.skips()):
+        yield _line(skip._asdict() | {"skipped": True})
     for key, confirmed in sorted(state.confirmations.items()):
         row = dict(zip(("bracket", "index", "rung", "repetition"), key, strict=True))
         yield _line(row | _outcome(state, confirmed, state.criteria.values(confirmed.loss)))

@@ -25,8 +25,12 @@ from deepband.core.strategies import FRUGAL, StrategyName
 
 def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Quote:
     """The price of extending a study to a schedule: its own to fill a frugal run, or None if there
-    is nothing to do. If equal configs share results, it is an upper bound."""
+    is nothing to do. If equal configs share results, it is an upper bound; so it is if promotions
+    were skipped, since the extension may skip some, too."""
     found = _full_quote(state, strategy, schedule)
+    skipped = any(run.skipped for run in state.runs)
+    if schedule is not None and skipped:
+        found = replace(_with_skips(found, state, schedule), skips=True)
     if schedule is None or not state.created.reuse_identical:
         return found
     return replace(
@@ -36,6 +40,24 @@ def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Qu
         cost_resumed=replace(found.cost_resumed, low=Fraction(0)),
         seconds=None if found.seconds is None else (0.0, found.seconds[1]),
         at_most=True,
+    )
+
+
+def _with_skips(found: Quote, state: State, schedule: Schedule) -> Quote:
+    """A quote whose lower bounds hold if all promotions that can be skipped are."""
+    if found.strategy == FRUGAL:  # skips nothing
+        return found
+    known = _evaluated(state) + counts(state.ahead.results.values())
+    cells = _least(schedule, known).items()
+    first = {(bracket, rung): n for (bracket, rung), n in cells if bracket == rung}
+    cost = replace(found.cost, low=schedule.cost_of(first))
+    cost_resumed = replace(found.cost_resumed, low=schedule.cost_resumed_of(first))
+    return replace(
+        found,
+        evaluations_new=(sum(first.values()), found.evaluations_new[1]),
+        cost=cost,
+        cost_resumed=cost_resumed,
+        seconds=_seconds(state, cost_resumed if resumes(state) else cost),
     )
 
 

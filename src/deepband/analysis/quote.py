@@ -80,6 +80,9 @@ class Quote:
     are running and that the new run does not need cost extra."""
     at_most: bool = False
     """Whether only the upper bounds are meaningful, because equal configs share results."""
+    skips: bool = False
+    """Whether promotions of the study were skipped. The lower bounds then are for a run that skips
+    all promotions, and the upper bounds for one that skips none."""
 
     @property
     def exact(self) -> bool:
@@ -153,6 +156,9 @@ class Quote:
             are = "is" if self.unfinished == 1 else "are"
             text = f"{counted(self.unfinished, 'job')} of the current run {are} open"
             lines.append(("unfinished", f"{text}: finish it, or extend it while it is unfinished"))
+        if self.skips:
+            text = "the least if all promotions are skipped, the most without `skip`"
+            lines.append(("range", text))
         if self.retraining:
             text = f"up to {_show(self.retraining)}, because checkpoints are missing"
             lines.append(("retraining", text))
@@ -197,6 +203,8 @@ def quote_notes(quotes: Sequence[Quote]) -> list[str]:
         notes.append(f"frugal is {OUTSIDE}.")
     if any(each.at_most for each in quotes):
         notes.append("Equal configs share results, so the cost may be lower.")
+    if any(each.skips for each in quotes):
+        notes.append("The least if all promotions are skipped, the most if none is.")
     most = max((each.retraining for each in quotes), default=Fraction(0))
     if most:
         notes.append(f"Up to {_show(most)} is trained again, because checkpoints are missing.")

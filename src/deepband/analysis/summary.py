@@ -48,6 +48,10 @@ class RunSummary:
     seconds: float
     done: bool
     """False for the current run while it is unfinished, and for one that was extended so."""
+    skipped: int = 0
+    """How many promoted configs were not evaluated (`optimize(skip=)`)."""
+    saved: Fraction = Fraction(0)
+    """What these evaluations would have cost, each at its full budget."""
 
     __repr__ = record_repr
 
@@ -67,7 +71,8 @@ class RunTable(tuple[RunSummary, ...]):
     def _rows(self) -> list[list[str]]:
         """A header and one row per run. A column that says nothing is left out."""
         header = ["run", "step", "strategy", "max_budget", "width", "brackets", "evaluations"]
-        rows = [[*header, "cost", "cost resumed", "trained", "time", ""], *map(_run_row, self)]
+        header += ["cost", "cost resumed", "trained", "time", "skipped", "saved", ""]
+        rows = [header, *map(_run_row, self)]
         said = [any(column[1:]) for column in zip(*rows, strict=True)]
         said[4] = any(each.width > 1 for each in self)
         return [[text for text, keep in zip(row, said, strict=True) if keep] for row in rows]
@@ -80,7 +85,8 @@ def _run_row(run: RunSummary) -> list[str]:
     state = "" if run.done else "unfinished"
     step = [run.step or "", run.strategy or ""]
     time = duration(run.seconds) if run.seconds else ""
-    return [str(run.run), *step, *size, *costs, time, state]
+    skipped = [str(run.skipped), f"{as_number(run.saved):.10g}"] if run.skipped else ["", ""]
+    return [str(run.run), *step, *size, *costs, time, *skipped, state]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,8 @@ class Plan:
     slots: Mapping[Cell, int]
     """How many configs are in each (bracket, rung). Cells without configs are left out."""
     at_most: bool = False
-    """Whether evaluations and costs are upper bounds, because equal configs share results."""
+    """Whether evaluations and costs are upper bounds, because equal configs share results or
+    promotions were skipped."""
 
     def sizes(self, bracket: int) -> list[int]:
         """The slots of a bracket on each of its rungs, from its starting rung up."""
@@ -136,7 +143,7 @@ class Plan:
 def plan(state: State) -> Plan:
     """The plan of the current run."""
     planned = _plan(state.schedule, state.run.counts(), state.created.integer_budgets)
-    return replace(planned, at_most=state.created.reuse_identical)
+    return replace(planned, at_most=state.created.reuse_identical or bool(state.run.skipped))
 
 
 def plan_of(schedule: Schedule, whole: bool = False) -> Plan:
@@ -172,7 +179,8 @@ def _summary(state: State, run: Run, done: bool) -> RunSummary:
     counted = counts(evaluations)
     everything = sum(each.run == run.number for each in state.all_results())
     resumed = Counter(each.resumed_from for each in evaluations if each.resumed_from is not None)
-    saved = sum(n * run.schedule.charge(rung) for rung, n in resumed.items())
+    resumed_cost = sum(n * run.schedule.charge(rung) for rung, n in resumed.items())
+    skipped = {cell: len(indices) for cell, indices in run.skipped.items()}
     return RunSummary(
         run=run.number,
         strategy=run.strategy,
@@ -185,9 +193,11 @@ def _summary(state: State, run: Run, done: bool) -> RunSummary:
         added=everything - len(evaluations),
         cost=run.schedule.cost_of(counted),
         cost_resumed=run.schedule.cost_resumed_of(counted),
-        trained=run.schedule.cost_of(counted) - saved,
+        trained=run.schedule.cost_of(counted) - resumed_cost,
         seconds=sum(each.seconds or 0.0 for each in evaluations),
         done=done,
+        skipped=sum(skipped.values()),
+        saved=run.schedule.cost_of(skipped),
     )
 
 
@@ -287,5 +297,13 @@ def slots_left(state: State) -> dict[Cell, int]:
             left[bracket, rung] = progress.open
         elif rung > progress.rung:
             evaluated = len(state.results[bracket, rung])
-            left[bracket, rung] = max(0, state.schedule.slots(bracket, rung) - evaluated)
+            slots = min(state.schedule.slots(bracket, rung), _candidates(state, bracket))
+            left[bracket, rung] = max(0, slots - evaluated)
     return left
+
+
+def _candidates(state: State, bracket: int) -> int:
+    """How many configs can be promoted from the rung that a bracket is on. If some were skipped,
+    these may be fewer than there are slots on the rungs above."""
+    cell = bracket, state.progress[bracket].rung
+    return len(state.run.arrived[cell].union(state.results[cell]))

@@ -217,6 +217,18 @@ class Confirmed(NamedTuple):
         return self[:4]
 
 
+class JobSkipped(NamedTuple):
+    """A promoted config is not evaluated on a rung in a run: it does not arrive there, and its slot
+    lapses."""
+
+    bracket: int
+    index: int  # type: ignore[assignment] # hides a method of tuples that is never called
+    rung: int
+    run: int
+    risk: float
+    """The estimated probability that it would have become the best."""
+
+
 class JobsReopened(NamedTuple):
     """Failed evaluations on undecided rungs were withdrawn, to be repeated."""
 
@@ -253,6 +265,7 @@ Fact: TypeAlias = (
     | RunStarted
     | ConfigsDrawn
     | JobFinished
+    | JobSkipped
     | JobsReopened
     | Confirmed
     | JobsLeased

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import neg
 
-from deepband.core.facts import JobFinished, JobKey, RunStarted, SpaceChange
+from deepband.core.facts import JobFinished, JobKey, JobSkipped, RunStarted, SpaceChange
 from deepband.core.schedule import Cell, Schedule
 from deepband.core.strategies import FRUGAL
 from deepband.errors import FactError
@@ -35,6 +35,9 @@ class Run:
     before: dict[Cell, frozenset[int]]
     """The configs that had been evaluated in each cell when the run started."""
     arrived: dict[Cell, frozenset[int]] = field(default_factory=dict)
+    skipped: dict[Cell, dict[int, float]] = field(default_factory=dict)
+    """By cell, then index: the configs that were promoted and not evaluated, and the probability
+    of each to become the best."""
     change: SpaceChange | None = None
     """The search space that it started with, if that is another one than before."""
     left_open: int = 0
@@ -49,6 +52,12 @@ class Run:
     def frugal(self) -> bool:
         """Whether it only promotes the best of the rung below to its top rung."""
         return self.strategy == FRUGAL
+
+    def skips(self) -> Iterator[JobSkipped]:
+        """The promotions that were not evaluated, by bracket, rung and index."""
+        for (bracket, rung), risks in sorted(self.skipped.items()):
+            for index, risk in sorted(risks.items()):
+                yield JobSkipped(bracket, index, rung, self.number, risk)
 
     def counts(self) -> Mapping[Cell, int]:
         """The slots of each cell. A frugal run has some on its top rung only."""

@@ -15,12 +15,20 @@ shared, because its cause may be the machine.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from deepband.core.facts import PRECHECK, SAME, Fact, JobFinished, JobsReopened, is_shared
+from deepband.core.facts import (
+    PRECHECK,
+    SAME,
+    Fact,
+    JobFinished,
+    JobSkipped,
+    JobsReopened,
+    is_shared,
+)
 from deepband.core.schedule import Cell
 from deepband.core.state import State
 
@@ -63,19 +71,21 @@ class SharedResults:
         """By rung and identity, of the runs before `_run`."""
         self._run = -1
 
-    def due(self, state: State, facts: Iterable[Fact], now: float) -> list[JobFinished]:
-        """The shared results that can be recorded after these facts. A job that is leased at this
-        time takes none: another process is evaluating it."""
+    def due(
+        self, state: State, facts: Iterable[Fact], now: float, held: Collection[int] = ()
+    ) -> list[JobFinished]:
+        """The shared results that can be recorded after these facts, except in the brackets that
+        are held. A job that is leased at this time takes none: another process is evaluating it."""
         changed: dict[int, set[Hashable]] = {}
         for fact in facts:
             if isinstance(fact, JobFinished) and (groups := self._groups.get(fact.bracket)):
                 if fact.index in groups.identities:
                     changed.setdefault(fact.bracket, set()).add(groups.identities[fact.index])
-            elif isinstance(fact, JobsReopened):
+            elif isinstance(fact, JobsReopened | JobSkipped):
                 self._groups.clear()
         found: list[JobFinished] = []
         for bracket, progress in enumerate(state.progress):
-            if progress.waiting:
+            if progress.waiting and bracket not in held:
                 new = self._update(state, bracket)
                 found += self._shared(state, bracket, changed.get(bracket, set()) | new, now)
         return sorted(found, key=itemgetter(0, 1))

@@ -25,6 +25,7 @@ from deepband.core.facts import (
     JobFinished,
     JobKey,
     JobReleased,
+    JobSkipped,
     JobsLeased,
     JobsReopened,
     JobsStarted,
@@ -89,7 +90,14 @@ class State:
         other = State()
         other.created, other.objective = self.created, self.objective
         other.criteria, other.rejected = self.criteria, self.rejected
-        other.runs = [replace(run, arrived=dict(run.arrived)) for run in self.runs]
+        other.runs = [
+            replace(
+                run,
+                arrived=dict(run.arrived),
+                skipped={cell: dict(each) for cell, each in run.skipped.items()},
+            )
+            for run in self.runs
+        ]
         other.full = other.runs[self.full.number]
         other.progress = [
             BracketProgress(each.rung, sorted([*each.waiting, *each.running], reverse=True))
@@ -413,6 +421,18 @@ class State:
         if not self.criteria.fits(fact.loss):
             raise FactError(f"{fact} does not have one loss for each objective")
 
+    def _job_skipped(self, fact: JobSkipped) -> None:
+        bracket, index, rung, number, risk = fact
+        run, cell = self.run, (bracket, rung)
+        progress = self.progress[bracket] if bracket < len(self.progress) else None
+        fits = number == run.number and rung > bracket and not run.frugal
+        if progress is None or not fits or progress.rung != rung or not progress.finish(index):
+            raise FactError(f"{fact} does not skip a promotion that has no result")
+        run.arrived[cell] -= {index}
+        run.skipped.setdefault(cell, {})[index] = risk
+        if not progress.open:
+            self._climb(bracket)
+
     def _jobs_reopened(self, fact: JobsReopened) -> None:
         for key in fact.jobs:
             bracket, index, rung = key
@@ -465,6 +485,7 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     JobFinished: State._job_finished,
     JobReleased: State._job_released,
     JobsLeased: State._jobs_leased,
+    JobSkipped: State._job_skipped,
     JobsReopened: State._jobs_reopened,
     Confirmed: State._confirmed,
     ObjectiveNamed: State._objective_named,

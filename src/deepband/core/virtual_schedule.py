@@ -14,14 +14,22 @@ current run is simulated with the declared number of virtual workers, `StudyCrea
 A config is sampled with the results of all jobs that have ended when its own job starts. Those of a
 bracket that start at the same time are sampled together. The simulation needs no configs, only
 losses: it stops where the result of a job that ends is missing, and continues when it is recorded.
+If promotions may be skipped, it also stops where a bracket would climb and this is not decided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from deepband.core.facts import Fact, JobFinished, JobKey, JobsReopened, is_shared
+from deepband.core.facts import (
+    Fact,
+    JobFinished,
+    JobKey,
+    JobSkipped,
+    JobsReopened,
+    is_shared,
+)
 from deepband.core.state import State
 from deepband.core.virtual_clock import VirtualClock
 
@@ -38,9 +46,10 @@ class Draw(NamedTuple):
 
 
 class VirtualSchedule:
-    """The simulation of a study's current run, as far as its results are known."""
+    """The simulation of a study's current run, as far as its results are known. `held` are the
+    brackets of which it is not decided which of the promotions to their rung are skipped."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, held: Collection[int] = ()) -> None:
         run = state.run
         self.run = run.number
         self.ended: list[JobKey] = []
@@ -51,20 +60,20 @@ class VirtualSchedule:
         """By (bracket, index), of configs that had not been sampled when their jobs started."""
         for bracket in self._brackets:
             bracket.arrive(state, run.schedule.top if run.frugal else bracket.number)
-        self._start_jobs(state)
-        self.advance(state)
+        self.advance(state, held)
 
-    def advance(self, state: State) -> None:
+    def advance(self, state: State, held: Collection[int] = ()) -> None:
         """Simulate the run as far as the results of a state go. It must be the state that the
         simulation began with, or one with more results of jobs."""
-        while ending := self._clock.next_to_end():
-            if not all(_is_recorded(state, key) for key in ending):
+        while all(each.climb(state, each.number in held) for each in self._brackets):
+            self._start_jobs(state)
+            ending = self._clock.next_to_end()
+            if not ending or not all(_is_recorded(state, key) for key in ending):
                 return
             for _ in ending:
                 key = self._clock.advance()
                 self.ended.append(key)
-                self._brackets[key[0]].finish(state)
-            self._start_jobs(state)
+                self._brackets[key[0]].open -= 1
 
     def started(self, state: State) -> Iterator[JobKey]:
         """The jobs that have started and have no result, in the order in which they started."""
@@ -90,10 +99,11 @@ class VirtualSchedule:
     @staticmethod
     def is_disrupted_by(fact: Fact) -> bool:
         """Whether a fact changes the part of a run that may have been simulated already, so that
-        the simulation must start again: results that were imported, or withdrawn."""
+        the simulation must start again: results that were imported, or withdrawn, and promotions
+        that were skipped."""
         if isinstance(fact, JobFinished):
             return _is_imported(fact)
-        return isinstance(fact, JobsReopened)
+        return isinstance(fact, JobsReopened | JobSkipped)
 
     def _start_jobs(self, state: State) -> None:
         for bracket in self._brackets:
@@ -125,33 +135,29 @@ class _Bracket:
         self.rung = number
         self.waiting: list[int] = []
         """In descending order, so that the next one is cheap to remove."""
-        self._open = 0
+        self.open = 0
         """How many jobs on the rung have not ended."""
 
     def on_top(self, state: State) -> bool:
         return self.rung == state.schedule.top
 
     def arrive(self, state: State, rung: int) -> None:
-        """Let the configs that were promoted arrive on a rung, and climb on if none of them takes
-        time there."""
+        """Let the configs that were promoted arrive on a rung."""
         run, results = state.run, state.results[self.number, rung]
         arrived = run.arrived[self.number, rung]
         before = run.before.get((self.number, rung), ())
         new = (i for i in arrived if i not in before and not _is_imported(results.get(i)))
         self.rung, self.waiting = rung, sorted(new, reverse=True)
-        self._open = len(self.waiting)
-        if not self._open:
-            self._climb(state)
+        self.open = len(self.waiting)
 
-    def finish(self, state: State) -> None:
-        """Count a job of the rung that has ended, and climb after the last."""
-        self._open -= 1
-        if not self._open:
-            self._climb(state)
-
-    def _climb(self, state: State) -> None:
-        if not self.on_top(state):
+    def climb(self, state: State, held: bool) -> bool:
+        """Climb as long as no job on the rung has to end. Returns False if the promotions that come
+        next are not decided: with `held`, those to the rung that the state is on."""
+        while not self.open and not self.on_top(state):
+            if held and self.rung + 1 == state.progress[self.number].rung:
+                return False
             self.arrive(state, self.rung + 1)
+        return True
 
 
 def _is_recorded(state: State, key: JobKey) -> bool:

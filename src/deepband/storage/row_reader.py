@@ -12,6 +12,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from heapq import merge
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -23,6 +24,7 @@ from deepband.core.facts import (
     Confirmed,
     Fact,
     JobFinished,
+    JobSkipped,
     JobsLeased,
     ObjectiveNamed,
     RunStarted,
@@ -49,6 +51,7 @@ ID = re.compile("[0-9A-Za-z]{1,64}")
 """What the id of a study may look like: it is also the name of a folder."""
 FIRST_WITH_CONFIRMATIONS = 5
 FIRST_WITH_LEASES = 6
+FIRST_WITH_SKIPS = 7
 
 
 def read(connection: sqlite3.Connection) -> Iterator[Fact]:
@@ -57,7 +60,7 @@ def read(connection: sqlite3.Connection) -> Iterator[Fact]:
     yield _study(row)
     if row["objective"] is not None:
         yield ObjectiveNamed(row["objective"])
-    yield from _runs(connection, tally, 0, _evaluations(connection, tally))
+    yield from _runs(connection, tally, 0, _outcomes(connection, tally))
     yield from _drawn(connection, tally)
     yield from _confirmed(connection, tally)
     yield from _leased(connection, tally)
@@ -78,8 +81,8 @@ def read_since(
     tally = _tally(connection, contents + row["leased"])
     if row["objective"] is not None:
         yield ObjectiveNamed(row["objective"])
-    evaluations = _evaluations(connection, tally, "WHERE commits > ?", commit)
-    yield from _runs(connection, tally, runs, evaluations)
+    outcomes = _outcomes(connection, tally, "WHERE commits > ?", commit)
+    yield from _runs(connection, tally, runs, outcomes)
     known = [each for place in enumerate(drawn) for each in place]
     new = '(bracket = ? AND "index" >= ?) OR ' * len(drawn) + "bracket >= ?"
     yield from _drawn(connection, tally, f"WHERE {new}", *known, len(drawn), firsts=drawn)
@@ -155,10 +158,12 @@ def is_grown(row: Head, study: str, commit: int) -> bool:
     return bool(row["study"] == study and row["commits"] >= commit >= (row["reopened"] or 0))
 
 
-def read_commit(connection: sqlite3.Connection, commit: int) -> Iterator[JobFinished | Confirmed]:
-    """The results of a commit."""
+def read_commit(
+    connection: sqlite3.Connection, commit: int
+) -> Iterator[JobFinished | JobSkipped | Confirmed]:
+    """The results and skips of a commit."""
     tally, where = _tally(connection), "WHERE commits = ?"
-    yield from (JobFinished(*row) for row in _evaluations(connection, tally, where, commit))
+    yield from _outcomes(connection, tally, where, commit)
     yield from _confirmed(connection, tally, where, commit)
 
 
@@ -166,20 +171,34 @@ def _runs(
     connection: sqlite3.Connection,
     tally: Tally | None,
     first: int,
-    evaluations: Iterator[Row],
+    outcomes: Iterator[JobFinished | JobSkipped],
 ) -> Iterator[Fact]:
-    """The runs from the first one on, and evaluations after the start of their run. Evaluations
+    """The runs from the first one on, and results and skips after the start of their run. Results
     ahead of the next run come last."""
     rows = list(_rows(connection, "runs", tally, "WHERE run >= ? ORDER BY run", first))
     started = [
         RunStarted(run, Fraction(high), strategy, width, brackets, _change(change))
         for run, high, strategy, _, width, brackets, change in rows
     ]
-    for run, finished in groupby(evaluations, key=itemgetter(3)):
+    for run, same in groupby(outcomes, key=itemgetter(3)):
         while started and started[0].run <= run:
             yield started.pop(0)
-        yield from (JobFinished(*row) for row in finished)
+        yield from same
     yield from started
+
+
+def _outcomes(
+    connection: sqlite3.Connection, tally: Tally | None, where: str = "", *given: int
+) -> Iterator[JobFinished | JobSkipped]:
+    """Results and skips in an order in which a state can apply them: by run, bracket and rung, and
+    on a rung the skips first."""
+    finished = (JobFinished(*row) for row in _evaluations(connection, tally, where, *given))
+    if format_of(connection) < FIRST_WITH_SKIPS:
+        return finished
+    order = 'ORDER BY run, bracket, rung, "index"'
+    rows = _rows(connection, "skips", tally, f"{where} {order}", *given)
+    skipped = (JobSkipped(b, index, rung, run, risk) for run, b, rung, index, risk, _ in rows)
+    return merge(skipped, finished, key=itemgetter(3, 0, 2))
 
 
 def _change(text: str | None) -> SpaceChange | None:

@@ -15,6 +15,7 @@ from deepband.core.facts import (
     Confirmed,
     Fact,
     JobFinished,
+    JobSkipped,
     JobsLeased,
     JobsReopened,
     ObjectiveNamed,
@@ -183,6 +184,13 @@ def _write_confirmed(
     row["contents"] += _insert(connection, "confirmations", rows)
 
 
+def _write_skipped(connection: sqlite3.Connection, facts: Sequence[JobSkipped], row: _Open) -> None:
+    rows = [
+        (fact.run, fact.bracket, fact.rung, fact.index, fact.risk, row["commits"]) for fact in facts
+    ]
+    row["contents"] += _insert(connection, "skips", rows)
+
+
 def _write_leased(connection: sqlite3.Connection, facts: Sequence[JobsLeased], row: _Open) -> None:
     _count_leases(row, lease_rows.write(connection, facts, row["commits"]))
 
@@ -210,6 +218,7 @@ _WRITE: dict[type, Callable[[sqlite3.Connection, Any, _Open], None]] = {
     RunStarted: _write_runs,
     ConfigsDrawn: _write_configs,
     JobFinished: _write_finished,
+    JobSkipped: _write_skipped,
     JobsReopened: _write_reopened,
     Confirmed: _write_confirmed,
     JobsLeased: _write_leased,

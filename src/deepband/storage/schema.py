@@ -4,9 +4,9 @@ Format 1 has neither origins nor commit numbers, and format 2 has no checksums; 
 have no origins. Format 3 has no width, number of brackets or change of the space in a run, and
 format 4 has neither confirmations nor shared results, and no declared parallelism: samplers that
 learn sampled groups of eight, to which eight virtual workers come closest. Format 5 has a single
-objective, no constraints and no leases (`lease_rows.py`). Older files are read as
-they are and upgraded by the first write. Newer files are refused, because their facts may mean
-something that this version does not know, such as a new kind of run.
+objective, no constraints and no leases (`lease_rows.py`), and format 6 has no skipped promotions.
+Older files are read as they are and upgraded by the first write. Newer files are refused, because
+their facts may mean something that this version does not know, such as a new kind of run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sqlite3
 from deepband.errors import FactError
 from deepband.storage.checksums import checksum
 
-FORMAT = 6
+FORMAT = 7
 APPLICATION = 0x44454550  # "DEEP"
 
 CONFIRMATIONS = """
@@ -54,6 +54,19 @@ CREATE TABLE IF NOT EXISTS leases (
 ) STRICT, WITHOUT ROWID
 """
 """What format 6 adds: the leases of jobs without a result."""
+SKIPS = """
+CREATE TABLE IF NOT EXISTS skips (
+    run INTEGER NOT NULL,
+    bracket INTEGER NOT NULL,
+    rung INTEGER NOT NULL,
+    "index" INTEGER NOT NULL,
+    risk REAL NOT NULL, -- the probability that it would have become the best
+    commits INTEGER NOT NULL, -- the commit that it came with
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (run, bracket, rung, "index")
+) STRICT, WITHOUT ROWID
+"""
+"""What format 7 adds: promotions that were not evaluated."""
 SCHEMA = f"""
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {FORMAT};
@@ -120,6 +133,7 @@ CREATE TABLE evaluations (
 CREATE INDEX evaluations_by_commit ON evaluations (commits);
 {CONFIRMATIONS};
 {LEASES};
+{SKIPS};
 """
 NUMBER = "INTEGER NOT NULL DEFAULT 0"
 ADDED = {
@@ -157,6 +171,7 @@ COLUMNS = {
     "objectives finished commits",
     "confirmations": "bracket index rung repetition loss error metrics seconds finished commits",
     "leases": "bracket index rung token host pid started until commits",
+    "skips": "run bracket rung index risk commits",
 }
 """The columns that the checksum of a row covers, in this order: all but the checksum itself."""
 STUDY = COLUMNS["studies"].split()
@@ -164,7 +179,7 @@ LISTED = {
     table: ", ".join(f'"{name}"' for name in names.split()) for table, names in COLUMNS.items()
 }
 """The same columns as SQL."""
-KEYS = {"runs": 1, "configs": 2, "evaluations": 3, "confirmations": 4, "leases": 4}
+KEYS = {"runs": 1, "configs": 2, "evaluations": 3, "confirmations": 4, "leases": 4, "skips": 4}
 """How many of these columns form the primary key, for every table except `studies`."""
 
 
@@ -205,6 +220,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
     """Upgrade an older file to this format, within the current transaction."""
     connection.execute(CONFIRMATIONS)
     connection.execute(LEASES)
+    connection.execute(SKIPS)
     changed = {table: missing_columns(connection, table) for table in ADDED}
     for table, missing in changed.items():
         for name in missing:

@@ -15,7 +15,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from deepband.core.facts import Confirmed, Fact, JobFinished, JobReleased, JobsStarted
+from deepband.core.facts import (
+    Confirmed,
+    Fact,
+    JobFinished,
+    JobReleased,
+    JobSkipped,
+    JobsStarted,
+)
 from deepband.core.state import State
 from deepband.errors import GoneError, StorageError, TornError
 from deepband.storage import row_reader, row_writer
@@ -333,10 +340,17 @@ class SqliteStorage:
             return head
 
 
-def _held(state: State, result: JobFinished | Confirmed) -> JobFinished | Confirmed | None:
+def _held(
+    state: State, result: JobFinished | JobSkipped | Confirmed
+) -> JobFinished | JobSkipped | Confirmed | None:
     """What a state has in the place of a result."""
     if isinstance(result, Confirmed):
         return state.confirmations.get(result.key)
+    if isinstance(result, JobSkipped):
+        cell = result.bracket, result.rung
+        run = state.runs[result.run] if result.run < len(state.runs) else None
+        risk = run.skipped.get(cell, {}).get(result.index) if run else None
+        return None if risk is None else result._replace(risk=risk)
     return state.result(result.bracket, result.index, result.rung)
 
 

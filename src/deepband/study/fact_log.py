@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from deepband.core import hyperband
-from deepband.core.facts import Confirmed, Fact, JobFinished, JobReleased, JobsStarted
+from deepband.core.facts import (
+    Confirmed,
+    Fact,
+    JobFinished,
+    JobReleased,
+    JobSkipped,
+    JobsStarted,
+)
 from deepband.core.shared_results import SharedResults
 from deepband.core.state import State
 from deepband.errors import ClosedError, GoneError, StorageError
 from deepband.storage import Storage, state_of
 from deepband.study.observers import Observer, Observers, history
+from deepband.study.skips import Skips, read_skip
 from deepband.study.thread_safety import MethodLock, synchronized
 
 if TYPE_CHECKING:
@@ -24,7 +32,7 @@ SECONDS_TO_WAIT = 30.0
 """How long a call that uses leases waits for another process to unlock the study."""
 
 
-@synchronized(free={"parallel", "turn"})
+@synchronized(free={"parallel", "turn", "skipping"})
 class FactLog:
     """A study's storage, its state, and its observers."""
 
@@ -39,6 +47,8 @@ class FactLog:
         self._unsaved: tuple[Fact, ...] = ()
         """Facts recorded after the study's file was lost: in the state, and nowhere else."""
         self._shared = SharedResults() if state.created.reuse_identical else None
+        self._skips: Skips | None = None
+        """Decides which promotions are skipped, while `optimize(skip=)` runs."""
         self._simulated: VirtualSchedule | None = None
         self._method_lock = MethodLock()
         self._keeps_lock = False
@@ -59,12 +69,17 @@ class FactLog:
             return None
         from deepband.core.virtual_schedule import VirtualSchedule
 
-        simulated = self._simulated
+        simulated, held = self._simulated, self._held
         if simulated is None or simulated.run != self.state.run.number:
-            simulated = self._simulated = VirtualSchedule(self.state)
+            simulated = self._simulated = VirtualSchedule(self.state, held)
         else:
-            simulated.advance(self.state)
+            simulated.advance(self.state, held)
         return simulated
+
+    @property
+    def _held(self) -> Collection[int]:
+        """The brackets whose promotions wait for a decision whether they are skipped."""
+        return self._skips.held(self.state) if self._skips else ()
 
     @property
     def has_unsaved(self) -> bool:
@@ -113,6 +128,21 @@ class FactLog:
                 self._in_turn = False
                 self.storage.end_turn()
 
+    @contextmanager
+    def skipping(self, risk: float | None) -> Iterator[None]:
+        """Within this block, skip promotions that become the best with a probability below this
+        risk; None or 0 skips nothing. Locks the study until it is closed."""
+        with self._method_lock.lock:
+            self._lock()
+            checked = read_skip(self.state, risk)
+            self._skips = None if checked is None else Skips(checked)
+        try:
+            with self._method_lock.lock:
+                self._store_derived(())
+            yield
+        finally:
+            self._skips = None
+
     def _update(self, news: Sequence[Fact] | None) -> None:
         """Apply what other processes have written, or load everything again."""
         if news is None:
@@ -126,9 +156,9 @@ class FactLog:
                 self._reload()
         if news and self._observers:
             self._observers.tell(news)
-        if self._shared is not None:
+        if self._derives:
             with suppress(GoneError):  # then they are kept like any other result
-                self._share_results(news or (), self._shared)
+                self._store_derived(news or ())
 
     def _lock(self) -> None:
         """Become the only process that writes to the study, or raise LockedError. Every method that
@@ -140,9 +170,9 @@ class FactLog:
         if self.storage.lock():
             self._reload()
         self._keeps_lock = self._keeps_lock or not self._in_turn
-        if self._shared is not None:
+        if self._derives:
             with suppress(GoneError):  # then they are kept like any other result
-                self._store_shared((), self._shared)
+                self._store_derived(())
 
     def _reload(self) -> None:
         """Load what another process has written in the meantime."""
@@ -163,30 +193,48 @@ class FactLog:
 
     def _record(self, facts: Sequence[Fact]) -> None:
         """Store facts, then apply them to the state. The caller has called `lock`."""
-        if self._shared is None:
+        if not self._derives:
             self._store(facts)
-        else:
-            self._store_shared(facts, self._shared)
-
-    def _store_shared(self, facts: Sequence[Fact], shared: SharedResults) -> None:
-        """Store facts, then the results that equal configs share after them. If the process dies in
-        between, the next one does the rest."""
+            return
         try:
-            if facts:
-                self._store(facts)
-            self._share_results(facts, shared)
+            self._store(facts)
         except BaseException:
-            self._shared = SharedResults()  # what was due is due again
+            self._forget_due()
+            raise
+        self._store_derived(facts)
+
+    @property
+    def _derives(self) -> bool:
+        """Whether facts may follow from others."""
+        return self._shared is not None or self._skips is not None
+
+    def _store_derived(self, facts: Sequence[Fact]) -> None:
+        """Store what follows from these facts: skipped promotions first, then the results that
+        equal configs share. If the process dies before, the next one does it."""
+        new = list(facts)
+        try:
+            while True:
+                while self._skips and (skipped := self._skips.due(self.state)):
+                    self._store(skipped)
+                    new += skipped
+                shared = self._due_shares(new)
+                if not shared:
+                    return
+                self._store(shared)
+                new = [*shared]
+        except BaseException:
+            self._forget_due()
             raise
 
-    def _share_results(self, facts: Sequence[Fact], shared: SharedResults) -> None:
-        """Store the results that equal configs share after these facts."""
-        try:
-            while facts := shared.due(self.state, facts, time.time()):
-                self._store(facts)
-        except BaseException:
-            self._shared = SharedResults()  # what was due is due again
-            raise
+    def _due_shares(self, facts: Sequence[Fact]) -> list[JobFinished]:
+        if self._shared is None:
+            return []
+        return self._shared.due(self.state, facts, time.time(), self._held)
+
+    def _forget_due(self) -> None:
+        """Let what was due be due again."""
+        if self._shared is not None:
+            self._shared = SharedResults()
 
     def _disrupt(self, facts: Sequence[Fact]) -> None:
         """Start the simulation again if facts change a part of it."""
@@ -198,7 +246,8 @@ class FactLog:
         try:
             self.storage.append([*self._unsaved, *facts] if self._unsaved else facts)
         except GoneError:
-            if any(isinstance(fact, JobFinished | JobReleased | Confirmed) for fact in facts):
+            kept = JobFinished | JobSkipped | JobReleased | Confirmed
+            if any(isinstance(fact, kept) for fact in facts):
                 self.state.apply(facts)  # a result must not be lost
                 self._unsaved += tuple(facts)
             raise

@@ -7,8 +7,9 @@ and it still receives later facts: a tracker that is unreachable for an hour doe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Protocol
 
 from deepband.core.facts import (
@@ -16,6 +17,7 @@ from deepband.core.facts import (
     Confirmed,
     Fact,
     JobFinished,
+    JobSkipped,
     ObjectiveNamed,
     RunStarted,
     StudyCreated,
@@ -48,7 +50,8 @@ def history(state: State) -> Iterator[Fact]:
         yield run.started
         if not run.number:
             yield from _drawn(state)
-        yield from results.get(run.number, ())
+        found: list[Iterable[JobSkipped | JobFinished]] = [run.skips(), results.get(run.number, ())]
+        yield from merge(*found, key=itemgetter(0, 2))
     yield from state.ahead.results.values()
     yield from (fact for _, fact in sorted(state.confirmations.items()))
 

@@ -212,14 +212,19 @@ class Session(FactLog):
 
     def _startable(self) -> Iterator[JobKey]:
         """The jobs that can start, in order. If equal configs share results, those that wait for
-        one cannot; to know them, their configs are sampled first."""
+        one cannot; to know them, their configs are sampled first. Neither can promotions that are
+        perhaps skipped."""
         if self._shared is None:
-            return hyperband.ready_jobs(self.state, self.virtual, self._now)
+            return self._without_held(hyperband.ready_jobs(self.state, self.virtual, self._now))
         while unsampled := self._unsampled():
             self._create_configs(unsampled)
         shared, state = self._shared, self.state
-        keys = hyperband.ready_jobs(state, self.virtual, self._now)
+        keys = self._without_held(hyperband.ready_jobs(state, self.virtual, self._now))
         return (key for key in keys if not shared.waits(state, *key[:2]))
+
+    def _without_held(self, keys: Iterator[JobKey]) -> Iterator[JobKey]:
+        held = self._held
+        return (key for key in keys if key[0] not in held) if held else keys
 
     @property
     def _now(self) -> float | None:

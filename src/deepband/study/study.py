@@ -115,6 +115,7 @@ class Study:
         progress: ProgressSpec = None,
         batch: bool | int | None = None,
         precheck: Precheck | None = None,
+        skip: float | None = None,
     ) -> None:
         """Evaluate jobs until the current run is done or a limit is reached.
 
@@ -163,6 +164,11 @@ class Study:
         - `max_cost`: a job does not start if the training of this call would then exceed this
           many units of budget.
 
+        With `skip`, such as 0.01, a promoted config is not evaluated if the probability that it
+        becomes the best of the run is estimated to be below this. Its slot lapses; `explain` names
+        the probability, and a later extension may evaluate it. The promotions of a bracket then
+        wait until earlier brackets are complete. It needs a single objective without constraints.
+
         If evaluations fail, a FailedEvaluationsWarning says how many of the run failed, and why.
 
         With `ahead`, idle workers evaluate jobs that the next deepening will need in any case, up
@@ -209,7 +215,8 @@ class Study:
             warn_of_idle_workers(self.session, workers)
             warn_of_small_batches(self.session, batch)
         watch = FailureWatch(self.session.state)
-        run_jobs(self.session, objective, limits, options)
+        with self.session.skipping(skip):
+            run_jobs(self.session, objective, limits, options)
         warn_of_failures(watch, self.session)
 
     def work(

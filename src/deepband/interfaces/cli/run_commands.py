@@ -38,6 +38,12 @@ Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
 @click.option("--ahead", is_flag=True, help="Let idle workers start on the next deepening.")
 @click.option("--ahead-limit", type=float, help="Spend at most this many units of budget ahead.")
 @click.option(
+    "--skip",
+    type=float,
+    metavar="RISK",
+    help="Skip promotions that become the best with a lower probability, such as 0.01.",
+)
+@click.option(
     "--retry-failed", is_flag=True, help="First repeat failures on rungs that are not finished."
 )
 @click.option("--widen-to", type=int, help="Then extend the study to this width, and run it.")
@@ -53,6 +59,7 @@ def run(
     max_cost: float | None,
     ahead: bool,
     ahead_limit: float | None,
+    skip: float | None,
     retry_failed: bool,
     widen_to: int | None,
     deepen_to: float | None,
@@ -77,7 +84,7 @@ def run(
         _check_steps(opened, steps)
         if retry_failed:
             say(_retry_failed(opened))
-        _run_steps(opened, objective, limits, RunOptions(**execution), steps)
+        _run_steps(opened, objective, limits, RunOptions(**execution), steps, skip)
         report_end(opened, study, "a limit")
         if opened.done:
             say(f"Deeper, wider or done? Ask: {command('advice', study)}")
@@ -116,17 +123,23 @@ def _check_steps(study: Study, steps: Steps) -> None:
 
 
 def _run_steps(
-    study: Study, objective: Objective, limits: Limits, options: RunOptions, steps: Steps
+    study: Study,
+    objective: Objective,
+    limits: Limits,
+    options: RunOptions,
+    steps: Steps,
+    skip: float | None,
 ) -> None:
     """Run a study, then extend and run it step by step. The limits are those of all of it."""
     if not study.done:
         warn_of_small_space(study.session)
-    run_jobs(study.session, objective, limits, options)
-    for strategy, target in steps:
-        if not study.done or limits.out_of_time():
-            return
-        study.extend(strategy, **target)
+    with study.session.skipping(skip):
         run_jobs(study.session, objective, limits, options)
+        for strategy, target in steps:
+            if not study.done or limits.out_of_time():
+                return
+            study.extend(strategy, **target)
+            run_jobs(study.session, objective, limits, options)
 
 
 @main.command()

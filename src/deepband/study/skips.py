@@ -1,0 +1,89 @@
+"""Which promotions are not evaluated: `optimize(skip=)`.
+
+The promotions of a rung are decided together and once, before any of them is evaluated: when the
+rung below is complete, and all earlier brackets of the run are. Until then, they wait. A decision
+that skips nothing is not recorded: taken again after an interruption, it is the same.
+"""
+
+from __future__ import annotations
+
+import time
+
+from deepband.core.facts import JobSkipped
+from deepband.core.schedule import is_finite
+from deepband.core.state import State
+from deepband.errors import InputError, SeveralObjectivesError, shown
+
+
+def read_skip(state: State, given: float | None) -> float | None:
+    """The risk below which promotions are skipped, or None to skip nothing."""
+    if given is None:
+        return None
+    if not is_finite(given) or not 0 <= given < 1:
+        raise InputError(f"skip is {shown(given)}: give a probability below 1, such as 0.01.")
+    if given and state.criteria.several:
+        raise SeveralObjectivesError(
+            state.criteria.names, "no promotion can be skipped", "Leave out `skip`."
+        )
+    if given and state.criteria.constraints:
+        raise InputError(
+            "skip is given, but the study has constraints, and whether a config will violate one "
+            "is not predicted: leave out `skip`."
+        )
+    return float(given) or None
+
+
+class Skips:
+    """The decisions about promotions while `optimize(skip=)` runs."""
+
+    def __init__(self, risk: float) -> None:
+        self._risk = risk
+        self._decided: set[tuple[int, int, int]] = set()
+        """The run, bracket and rung of promotions that need no decision any more."""
+
+    def due(self, state: State) -> list[JobSkipped]:
+        """The skips that can be recorded now. More may follow once they are."""
+        for bracket, progress in enumerate(state.progress):
+            if self._awaits(state, bracket) and (found := self._decide(state, bracket)):
+                return found
+            if progress.open:  # later brackets wait for this one
+                return []
+        return []
+
+    def held(self, state: State) -> set[int]:
+        """The brackets whose promotions are not decided yet. None of these can start."""
+        return {each for each in range(len(state.progress)) if self._awaits(state, each)}
+
+    def _awaits(self, state: State, bracket: int) -> bool:
+        run, progress = state.run, state.progress[bracket]
+        key = run.number, bracket, progress.rung
+        if progress.rung == bracket or run.frugal or not progress.waiting or key in self._decided:
+            return False
+        if _is_begun(state, bracket, progress.rung):
+            self._decided.add(key)
+            return False
+        return True
+
+    def _decide(self, state: State, bracket: int) -> list[JobSkipped]:
+        from deepband.analysis.promotion_risk import promotion_risks  # loads SciPy
+
+        progress, run, now = state.progress[bracket], state.run.number, time.time()
+        rung = progress.rung
+        found = [
+            JobSkipped(bracket, index, rung, run, risk)
+            for index, risk in promotion_risks(state, bracket).items()
+            if risk < self._risk and progress.is_waiting(index)
+            if not state.is_leased((bracket, index, rung), now)
+        ]
+        if not found:
+            self._decided.add((run, bracket, rung))
+        return found
+
+
+def _is_begun(state: State, bracket: int, rung: int) -> bool:
+    """Whether the promotions to a rung were decided, or evaluated without a decision."""
+    if state.run.skipped.get((bracket, rung)):
+        return True
+    results, number = state.results[bracket, rung], state.run.number
+    own = (results[index] for index in state.run.arrived[bracket, rung] if index in results)
+    return any(each.run == number and not each.imported for each in own)
