@@ -392,7 +392,7 @@ def test_results_with_several_objectives_are_added() -> None:
     assert [added[key].feasible for key in sorted(added)] == [False, False, True]
     assert added[1, 0, 2].error == "ValueError: broken"
     for wrong, message in (
-        (0.5, "return a mapping with 'error' and 'accuracy' and 'memory'"),
+        (0.5, "return a mapping with 'error', 'accuracy' and 'memory'"),
         ({"error": 0.5, "memory": 0.1}, "has no 'accuracy', an objective"),
         ({"error": 0.5, "accuracy": 0.5}, "has no 'memory', a metric with bounds"),
         ({**whole, "accuracy": math.inf}, "no result can be better"),

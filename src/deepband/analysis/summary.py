@@ -297,13 +297,15 @@ def slots_left(state: State) -> dict[Cell, int]:
             left[bracket, rung] = progress.open
         elif rung > progress.rung:
             evaluated = len(state.results[bracket, rung])
-            slots = min(state.schedule.slots(bracket, rung), _candidates(state, bracket))
+            slots = state.schedule.slots(bracket, rung)
+            if state.run.skipped:
+                slots = min(slots, _candidates(state, bracket))
             left[bracket, rung] = max(0, slots - evaluated)
     return left
 
 
 def _candidates(state: State, bracket: int) -> int:
-    """How many configs can be promoted from the rung that a bracket is on. If some were skipped,
-    these may be fewer than there are slots on the rungs above."""
+    """How many configs can be promoted from the rung that a bracket is on. After skips, these may
+    be fewer than there are slots on the rungs above."""
     cell = bracket, state.progress[bracket].rung
     return len(state.run.arrived[cell].union(state.results[cell]))
