@@ -221,11 +221,20 @@ def start_dask(folder: Path) -> tuple[str, subprocess.Popen[bytes], subprocess.P
 
     file = folder / "scheduler.json"
     scheduler = start("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0")
-    wait_until(file.exists)
+    wait_until(lambda: file.exists() and is_json(file.read_text()))
     place = ("--local-directory", str(folder))
     workers = start("distributed.cli.dask_worker", "--nworkers=2", "--nthreads=1", *place)
-    found = json.loads(file.read_text())["address"]
+    found: str = json.loads(file.read_text())["address"]
     return found.replace("tcp://", "dask://"), scheduler, workers
+
+
+def is_json(text: str) -> bool:
+    """Dask creates the file of a scheduler first and writes it afterwards."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError:
+        return False
+    return True
 
 
 def test_a_dask_scheduler_that_is_killed(tmp_path: Path) -> None:
