@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import deepband
@@ -279,6 +279,8 @@ def test_large_studies_are_thinned_out_but_not_of_the_predicted_config() -> None
     assert selected(many[:5], []) == many[:5]
 
 
+@example(losses=[0.0, 2.0, 1e-308], loss=0.0)
+@example(losses=[0.0, 2.0, 5e-324], loss=1.0)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9), st.floats(-1e6, 1e6))
 def test_the_scale_can_be_undone(losses: list[float], loss: float) -> None:
     scale = LossScale(losses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -112,11 +113,12 @@ class LossScale:
     def __init__(self, losses: Sequence[float]) -> None:
         self.best = min(losses)
         unit = float(np.median(losses)) - self.best or max(losses) - self.best
-        self.unit = STRETCH * (unit or abs(self.best) or 1.0)
+        self.unit = max(STRETCH * (unit or abs(self.best) or 1.0), sys.float_info.min)
 
     def targets(self, losses: Floats) -> Floats:
         """Losses on the scale: 0 is the best one."""
-        apart = np.clip((losses - self.best) / self.unit, -FARTHEST, FARTHEST)
+        farthest = FARTHEST * self.unit  # a tiny unit would make the quotient overflow
+        apart = np.clip(losses - self.best, -farthest, farthest) / self.unit
         return np.where(apart > 0.0, np.log1p(np.maximum(apart, 0.0)), apart)
 
     def observed(self, losses: Floats) -> Floats:
