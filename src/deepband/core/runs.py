@@ -93,7 +93,8 @@ class BracketProgress:
         return self._position(index) is not None
 
     def start(self, indices: list[int]) -> None:
-        if indices == self.waiting[::-1]:  # all of them, as is common when many are handed out
+        everything = len(indices) == len(self.waiting) and indices == self.waiting[::-1]
+        if everything:  # as is common when many are handed out
             self.waiting.clear()
         else:
             for index in indices:
