@@ -24,12 +24,12 @@ from deepband.core.state import State
 from deepband.errors import ClosedError, GoneError, StorageError
 from deepband.storage import Storage, state_of
 from deepband.study.observers import Observer, Observers, history
-from deepband.study.skips import Skips, read_risk
-from deepband.study.stops import Stops
 from deepband.study.thread_safety import MethodLock, synchronized
 
 if TYPE_CHECKING:
     from deepband.core.virtual_schedule import VirtualSchedule
+    from deepband.study.skips import Skips
+    from deepband.study.stops import Stops
 
 
 SECONDS_TO_WAIT = 30.0
@@ -149,9 +149,7 @@ class FactLog:
         study until it is closed."""
         with self._method_lock.lock:
             self._lock()
-            risks = read_risk("skip", self.state, skip), read_risk("stop", self.state, stop)
-            self._skips = None if risks[0] is None else Skips(risks[0])
-            self._stops = None if risks[1] is None else Stops(risks[1], self._expected_configs)
+            self._decide_by(skip, stop)
         try:
             with self._method_lock.lock:
                 self._continue_run()
@@ -159,6 +157,17 @@ class FactLog:
             yield
         finally:
             self._skips = self._stops = None
+
+    def _decide_by(self, skip: float | None, stop: float | None) -> None:
+        """Decide what is skipped and stopped by these risks from now on."""
+        if skip is None and stop is None:
+            return
+        from deepband.study.skips import Skips, read_risk
+        from deepband.study.stops import Stops
+
+        risks = read_risk("skip", self.state, skip), read_risk("stop", self.state, stop)
+        self._skips = None if risks[0] is None else Skips(risks[0])
+        self._stops = None if risks[1] is None else Stops(risks[1], self._expected_configs)
 
     def _continue_run(self) -> None:
         """Take the stop of the current run back, unless it would be stopped again."""
