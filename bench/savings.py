@@ -2,6 +2,7 @@
 
     python bench/savings.py saved 10         on the reporting data sets, with 10 seeds
     python bench/savings.py saved 2 synthetic
+    python bench/savings.py sampled forest 2  with another sampler and 2 seeds, after one run
     python bench/savings.py waiting          how much longer a run takes with many workers
 
 `saved` lets the decisions of deepband itself run on studies whose losses are all known, as
@@ -23,10 +24,11 @@ from typing import Any
 
 import deepband
 from curve_frontier import SITUATIONS, End, end, never, show, skipped
-from curve_worlds import World, worlds
+from curve_worlds import LARGEST, World, worlds
 from deepband.core.facts import ConfigsDrawn, JobKey, RunStopped
 from deepband.core.state import State
 from deepband.execution.executors.simulated import SimulatedExecutor
+from deepband.research.suites import suite
 from deepband.study.skips import Skips
 from deepband.study.stops import Stops
 
@@ -109,6 +111,42 @@ def saved(seeds: int, data: str) -> None:
         show([(name, rules[situation]) for name, rules in found])
 
 
+def sampled(sampler: str, seeds: int, data: str) -> None:
+    """Print what is saved in studies with a sampler."""
+    cases = [(world, sampler, data) for world in worlds(data, "reporting", seeds)]
+    with Pool(PROCESSES) as pool:
+        found = pool.starmap(sampled_ends, cases, chunksize=1)
+    print(f"\n{sampler}, {len({name for name, _ in found})} data sets, {seeds} seeds")
+    show(found)
+
+
+def sampled_ends(world: World, sampler: str, data: str) -> tuple[str, dict[str, End]]:
+    """By rule: the ends of a study that is stopped, continued and completed, without skips and with
+    them."""
+    name, _, instance = world.data_set.partition(" ")
+    problem = suite(data).read(name).problem(instance)
+    high = problem.fidelity.high / LARGEST
+
+    def train(config: dict[str, Any], budget: float) -> float:
+        return 1.0 - float(problem.accuracies([config], [high * budget])[0])
+
+    found: dict[str, End] = {}
+    for skip in (None, BOTH):
+        given: dict[str, Any] = {"sampler": sampler, "seed": world.seed, "max_budget": LARGEST}
+        study = deepband.open_study(space=problem.space, **given)
+        for stop in (*STOPS, None):
+            study.optimize(train, skip=skip, stop=stop, progress=False)
+            rule = ", ".join(f"{n}={v}" for n, v in (("skip", skip), ("stop", stop)) if v)
+            found[rule or "full"] = _end(world, study)
+    return world.data_set, {"full": found.pop("full")} | found
+
+
+def _end(world: World, study: deepband.Study) -> End:
+    run, best = study.runs[-1], study.best_at(LARGEST)
+    assert best.loss is not None
+    return End(float(run.cost_resumed), float(run.cost), world.regret(best.loss))
+
+
 def waiting() -> None:
     print("| workers | hours | with `skip` | factor | with `stop` | factor |")
     for workers in (1, 4, 16, 64):
@@ -133,5 +171,7 @@ def _random_loss(config: Mapping[str, Any], budget: float) -> float:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["waiting"]:
         waiting()
+    elif sys.argv[1:2] == ["sampled"]:
+        sampled(sys.argv[2], int(sys.argv[3]), sys.argv[4] if sys.argv[4:] else DATA)
     else:
         saved(int(sys.argv[2]), sys.argv[3] if sys.argv[3:] else DATA)

@@ -324,3 +324,28 @@ def test_losses_that_say_nothing_do_not_stop_a_run() -> None:
     study.optimize(lambda config, budget: math.inf, stop=0.9)
     assert study.runs[0].stopped is None
     assert study.done
+
+
+def test_advice_says_how_likely_a_better_config_is(stopped: Study) -> None:
+    study = open_study(space={"x": (0.0, 1.0)}, seed=3)
+    study.optimize(lambda config, budget: config["x"] + 0.001 / budget)
+    advice = study.advice()
+    assert advice.risk is not None
+    assert advice.risk < 0.5
+    assert "one is notably better at 9: probability" in dict(advice.lines())["others"]
+    assert stopped.advice().risk is not None
+    noisy = open_study(space={"x": (0.0, 1.0)}, seed=3)
+    noisy.optimize(lambda config, budget: random.Random(f"{config} {budget}").random())
+    assert (noisy.advice().risk or 0.0) > advice.risk
+
+
+def test_advice_leaves_the_probability_out_if_it_is_unknown() -> None:
+    large = open_study(max_budget=27, width=9)
+    large.optimize(train)
+    failed = open_study()
+    failed.optimize(lambda config, budget: math.inf)
+    bounded = open_study(constraints={"memory": (None, 1.0)})
+    bounded.optimize(lambda config, budget: {"loss": config["x"], "memory": 0})
+    for study in (large, failed, bounded):
+        assert study.advice().risk is None
+        assert "others" not in dict(study.advice().lines())

@@ -26,6 +26,9 @@ TOLERANCE = 0.1
 MOST_CANDIDATES = 1000
 """With more configs to come, a run is not stopped: they are sampled together, which takes long."""
 
+MOST_IN_ADVICE = 300
+"""With more configs below the top rung, advice does not contain the probability."""
+
 
 def candidates(state: State, bracket: int) -> list[Place]:
     """The configs that the run may still evaluate on the top rung, if a bracket is the first that
@@ -36,6 +39,27 @@ def candidates(state: State, bracket: int) -> list[Place]:
         for index in sorted(state.run.arrived[later, state.progress[later].rung])
     ]
     return [place for place in found if state.result(*place, state.schedule.top) is None]
+
+
+def unfinished_configs(state: State) -> list[Place]:
+    """The configs that were evaluated, but not on the top rung."""
+    top, results = state.schedule.top, state.all_results()
+    places = {(each.bracket, each.index) for each in results}
+    return sorted(place for place in places if state.result(*place, top) is None)
+
+
+def remaining_risk(state: State) -> float | None:
+    """The probability that a config of the study that was not evaluated on the top rung is notably
+    better there than the best one. None if it is unknown, or takes long to estimate."""
+    places = unfinished_configs(state)
+    several = state.criteria.several or state.criteria.constraints
+    if several or state.rejected or len(places) > MOST_IN_ADVICE:
+        return None
+    known = list(state.all_results())
+    top = state.schedule.top
+    if not any(each.rung == top and is_drawable(each.number) for each in known):
+        return None
+    return chance_of_better(state, places, known)
 
 
 def stop_risk(state: State, bracket: int, places: Sequence[Place]) -> float:
