@@ -142,7 +142,7 @@ def sampled_ends(world: World, sampler: str, data: str) -> tuple[str, dict[str, 
 
 
 def _end(world: World, study: deepband.Study) -> End:
-    run, best = study.runs[-1], study.best_at(LARGEST)
+    run, best = study.runs[-1], study.best_at()
     assert best.loss is not None
     return End(float(run.cost_resumed), float(run.cost), world.regret(best.loss))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deepband
-from deepband import InputError, Job, Study
+from deepband import InputError, Job, StorageError, Study
 from deepband.analysis import summary
 from deepband.analysis.export import canonical
 from deepband.core.facts import Fact, JobFinished, RunStopped
@@ -294,6 +296,26 @@ def test_a_file_and_a_copy_hold_stops(tmp_path: Path) -> None:
     again.copy().save_as(tmp_path / "b.study")
     assert exported(deepband.open_study(tmp_path / "b.study")) == exported(study)
     assert SqliteStorage(place).problems() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE stops SET risk = 0.5",
+        "UPDATE stops SET risk = NULL",
+        "UPDATE stops SET run = 1",
+        "DELETE FROM stops",
+        "DROP TABLE stops",
+    ],
+)
+def test_a_damaged_stop_is_noticed(tmp_path: Path, stopped: Study, change: str) -> None:
+    place = tmp_path / "a.study"
+    stopped.copy().save_as(place)
+    with closing(sqlite3.connect(place)) as connection, connection:
+        connection.execute(change)
+    with pytest.raises(StorageError):
+        deepband.open_study(place)
+    assert SqliteStorage(place).problems()
 
 
 @pytest.mark.parametrize("fact", [(1, 0.1), (-1, 0.1), (0, 1.5), (0, math.nan)])
