@@ -113,6 +113,7 @@ def test_the_page_and_the_status_say_the_same(case: Callable[[Study], None]) -> 
         "run": status.run,
         "name": name_of(study.session.state.run),
         "done": status.done,
+        "end": status.end,
         "evaluations": status.evaluations,
         "failed": status.failed,
         "open": status.open,

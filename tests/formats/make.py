@@ -16,6 +16,7 @@ from typing import Any
 
 import deepband
 from deepband.analysis.export import jsonl
+from deepband.core.facts import RunStopped
 from deepband.storage.schema import FORMAT
 
 HERE = Path(__file__).parent
@@ -76,7 +77,8 @@ def make_objectives() -> None:
 
 def make_single() -> None:
     """A study that was deepened and widened with another space, with configs and results from
-    elsewhere, equal configs, skipped promotions, confirmations and two leased jobs."""
+    elsewhere, equal configs, skipped promotions, a stopped run, another one that was continued,
+    confirmations and two leased jobs."""
     place = HERE / f"format_{FORMAT}.sqlite"
     space = {"x": (0.0, 1.0), "kind": ["a", None, 3]}
     settings: dict[str, Any] = {
@@ -90,7 +92,9 @@ def make_single() -> None:
         study.enqueue({"x": 0.25, "kind": None})
         study.add_evaluations({"x": 0.5, "kind": 3}, [(1, 0.5), (3, 0.0)], "a paper")
         study.optimize(train)
+        study.session.record([RunStopped(0, 0.125)])
         study.deepen("preserving")
+        study.session.record([RunStopped(1, 0.25)])  # which the next call takes back
         study.enqueue({"x": 0.25, "kind": None})  # takes the result of the first one
         study.optimize(train, skip=0.4)
         new = {"x": (0.0, 0.5), "kind": ["a", None], "extra": [1, 2]}

@@ -416,10 +416,12 @@ def test_a_file_of_format_5_holds_confirmations_and_shared_results(tmp_path: Pat
             assert fact.seconds is not None
 
 
-def test_a_file_of_format_7_holds_skips(tmp_path: Path) -> None:
+def test_a_file_of_format_7_holds_skips_and_stops(tmp_path: Path) -> None:
     place = tmp_path / "a.study"
     shutil.copy(FORMATS / "format_7.sqlite", place)
-    skips = [skip for run in deepband.open_study(place).session.state.runs for skip in run.skips()]
+    runs = deepband.open_study(place).session.state.runs
+    assert [run.stopped for run in runs] == [0.125, None, None]
+    skips = [skip for run in runs for skip in run.skips()]
     assert [skip[:4] for skip in skips] == [(0, 3, 1, 1), (1, 4, 2, 1)]
     assert all(0 < skip.risk < 0.4 for skip in skips)
 

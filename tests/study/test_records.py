@@ -242,6 +242,7 @@ def all_facts(made: deepband.Study) -> list[facts.Fact]:
         facts.JobReleased((0, 1, 0)),
         facts.JobsLeased(((0, 1, 0),), "3fa9c1d2", facts.Owner("here", 1, "2"), 3.0),
         facts.JobSkipped(0, 1, 1, 0, 0.004),
+        facts.RunStopped(0, 0.04),
     ]
 
 

@@ -170,6 +170,10 @@ MODES = {
     "skipping-tpe-in-process": Mode(
         sampler="tpe", workers=1, options={**TRUSTED, "skip": 0.1, "batch": 4}
     ),
+    "stopping": Mode(options={**TRUSTED, "stop": 0.4}),
+    "stopping-and-skipping-in-process": Mode(
+        sampler="tpe", workers=1, options={**TRUSTED, "skip": 0.1, "stop": 0.4}
+    ),
     "batches-in-process": Mode(workers=1, finishes=True, options={**TRUSTED, "batch": 4}),
 }
 

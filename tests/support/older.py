@@ -31,6 +31,7 @@ def turn_into_format_1(place: Path) -> None:
             "DROP TABLE confirmations;"
             "DROP TABLE leases;"
             "DROP TABLE skips;"
+            "DROP TABLE stops;"
             "ALTER TABLE studies DROP COLUMN reuse_identical;"
             "DROP INDEX evaluations_by_commit;"
             "ALTER TABLE evaluations DROP COLUMN commits;"

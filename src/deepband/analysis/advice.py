@@ -85,6 +85,10 @@ class Advice:
     """What each way to continue would cost."""
     workers: int = 1
     """The number of workers that times are given for."""
+    risk: float | None = None
+    """The probability that a config that was not evaluated on the top rung is notably better there
+    than the best one: by more than a tenth of the distance from the best loss to the median. None
+    if it is unknown, with several objectives or constraints, and in large studies."""
     reference: Mapping[str, float] | None = None
     """With several objectives, the reference of hypervolumes, in the user's direction: the worst
     value of each among the feasible, finite results of the first run."""
@@ -109,6 +113,7 @@ class Advice:
             *self._reasons(),
             *self._ranks(),
             *self._gains(),
+            *self._risk(),
             *self._prospects(),
             *self._prices(),
         ]
@@ -144,6 +149,11 @@ class Advice:
         if self.best_budget is not None:
             last = "" if self.best_gain is None else f", {_signed(self.best_gain)} on its last rung"
             yield "best of all", f"stopped at {self.best_budget:.6g}{last}"
+
+    def _risk(self) -> Iterator[tuple[str, str]]:
+        if self.risk is not None:
+            chance = "less than 0.001" if self.risk < 0.001 else f"{self.risk:.2g}"
+            yield "others", f"one is notably better at {self.max_budget:.6g}: probability {chance}"
 
     def _prospects(self) -> Iterator[tuple[str, str]]:
         if self.last_change is not None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from deepband.analysis.outcome_text import outcome_text
-from deepband.core.facts import JobFinished
+from deepband.analysis.run_names import stop_reason
+from deepband.core.facts import JobFinished, JobKey
 from deepband.core.rank_order import fronts, ranked
 from deepband.core.record_text import html_table
 from deepband.core.runs import Run
@@ -92,7 +93,9 @@ def _of_run(state: State, run: Run, bracket: int, index: int) -> Iterator[Verdic
             yield _top(state, run, bracket, index)
         elif index in arrived and (bracket, rung + 1) not in run.arrived:
             reason = "undecided when the study was extended"
-            if run is state.run:
+            if run.stopped is not None:
+                reason = _unused(state, run, (bracket, index, rung))
+            elif run is state.run:
                 reason = f"undecided, {_open(state.progress[bracket].open)}"
             yield _verdict(state, run, bracket, index, rung, reason)
         elif (bracket, rung + 1) in run.arrived and (
@@ -182,7 +185,17 @@ def _top(state: State, run: Run, bracket: int, index: int) -> Verdict:
     top = run.schedule.top
     result = state.results[bracket, top].get(index)
     reason = f"{outcome_text(state, result)} on the top rung" if result else "waits for its result"
+    if result is None and run.stopped is not None:
+        reason = _unused(state, run, (bracket, index, top))
     return _verdict(state, run, bracket, index, top, reason)
+
+
+def _unused(state: State, run: Run, key: JobKey) -> str:
+    """Why a config on a rung of a stopped run was not evaluated there, or not promoted."""
+    result = state.result(*key)
+    evaluated = result is not None and result.run <= run.number
+    what = "not decided" if evaluated else "not evaluated"
+    return f"{what}, since the run was stopped: {stop_reason(run.stopped or 0.0)}"
 
 
 def _verdict(state: State, run: Run, bracket: int, index: int, rung: int, reason: str) -> Verdict:

@@ -30,8 +30,8 @@ PLAIN += ["resumed_from"]
 
 def canonical(state: State) -> Iterator[str]:
     """One line per evaluation, sorted by bracket, index and rung: what decisions depend on, without
-    when, where or how it ran. Promotions that were skipped and repetitions of `confirm` follow.
-    Equal studies give equal bytes."""
+    when, where or how it ran. Promotions that were skipped, runs that were stopped and repetitions
+    of `confirm` follow. Equal studies give equal bytes."""
     for each in all_evaluations(state):
         row: dict[str, Any] = {
             "bracket": each.bracket,
@@ -44,6 +44,8 @@ def canonical(state: State) -> Iterator[str]:
         yield _line(row | _outcome(state, each, each.objectives))
     for skip in (skip for run in state.runs for skip in run.skips()):
         yield _line(skip._asdict() | {"skipped": True})
+    for run in (run for run in state.runs if run.stopped is not None):
+        yield _line({"run": run.number, "stopped": run.stopped})
     for key, confirmed in sorted(state.confirmations.items()):
         row = dict(zip(("bracket", "index", "rung", "repetition"), key, strict=True))
         yield _line(row | _outcome(state, confirmed, state.criteria.values(confirmed.loss)))

@@ -26,12 +26,13 @@ from deepband.core.strategies import FRUGAL, StrategyName
 def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Quote:
     """The price of extending a study to a schedule: its own to fill a frugal run, or None if there
     is nothing to do. If equal configs share results, it is an upper bound; so it is if promotions
-    were skipped, since the extension may skip some, too."""
+    were skipped or a run was stopped, since the extension may do that, too."""
     found = _full_quote(state, strategy, schedule)
     skipped = any(run.skipped for run in state.runs)
     if schedule is not None and skipped:
         found = replace(_with_skips(found, state, schedule), skips=True)
-    if schedule is None or not state.created.reuse_identical:
+    stopped = any(run.stopped is not None for run in state.runs) and found.strategy != FRUGAL
+    if schedule is None or not (state.created.reuse_identical or stopped):
         return found
     return replace(
         found,
@@ -39,7 +40,8 @@ def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Qu
         cost=replace(found.cost, low=Fraction(0)),
         cost_resumed=replace(found.cost_resumed, low=Fraction(0)),
         seconds=None if found.seconds is None else (0.0, found.seconds[1]),
-        at_most=True,
+        at_most=state.created.reuse_identical,
+        stops=stopped,
     )
 
 

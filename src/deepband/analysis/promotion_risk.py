@@ -33,7 +33,7 @@ def promotion_risks(state: State, bracket: int) -> dict[int, float]:
     rung = state.progress[bracket].rung
     skipped = state.run.skipped.get((bracket, rung), ())
     promoted = sorted(state.run.arrived[bracket, rung].union(skipped))
-    known = list(_known(state, bracket, rung))
+    known = list(known_results(state, bracket, rung))
     try:
         chances = _chances(state, bracket, promoted, known)
     except NoResultError:
@@ -46,8 +46,9 @@ def promotion_risks(state: State, bracket: int) -> dict[int, float]:
     }
 
 
-def _known(state: State, bracket: int, rung: int) -> Iterator[JobFinished]:
-    """The results that a decision about promotions to a rung depends on."""
+def known_results(state: State, bracket: int, rung: int) -> Iterator[JobFinished]:
+    """The results that are fixed when the first configs arrive on a rung: those of earlier runs, of
+    earlier brackets, and of the rungs below."""
     run = state.run
     for (of, on), results in state.results.items():
         indices = run.before.get((of, on), EMPTY)

@@ -83,6 +83,9 @@ class Quote:
     skips: bool = False
     """Whether promotions of the study were skipped. The lower bounds then are for a run that skips
     all promotions, and the upper bounds for one that skips none."""
+    stops: bool = False
+    """Whether a run of the study was stopped. The lower bounds then are 0, and the upper bounds for
+    a run that is not stopped."""
 
     @property
     def exact(self) -> bool:
@@ -156,7 +159,9 @@ class Quote:
             are = "is" if self.unfinished == 1 else "are"
             text = f"{counted(self.unfinished, 'job')} of the current run {are} open"
             lines.append(("unfinished", f"{text}: finish it, or extend it while it is unfinished"))
-        if self.skips:
+        if self.stops:
+            lines.append(("range", "the most if the run is neither stopped nor skips promotions"))
+        elif self.skips:
             text = "the least if all promotions are skipped, the most without `skip`"
             lines.append(("range", text))
         if self.retraining:
@@ -203,7 +208,9 @@ def quote_notes(quotes: Sequence[Quote]) -> list[str]:
         notes.append(f"frugal is {OUTSIDE}.")
     if any(each.at_most for each in quotes):
         notes.append("Equal configs share results, so the cost may be lower.")
-    if any(each.skips for each in quotes):
+    if any(each.stops for each in quotes):
+        notes.append("The most if the run is neither stopped nor skips promotions.")
+    elif any(each.skips for each in quotes):
         notes.append("The least if all promotions are skipped, the most if none is.")
     most = max((each.retraining for each in quotes), default=Fraction(0))
     if most:

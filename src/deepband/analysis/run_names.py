@@ -32,6 +32,11 @@ def step_between(old: Size, new: Size) -> str:
     return "deepening" if deeper else "widening" if wider else "filling"
 
 
+def stop_reason(risk: float) -> str:
+    """Why a run was stopped."""
+    return f"its rest finds a notably better config with a probability of {risk:.2g}"
+
+
 def step_to(state: State, run: Run) -> str | None:
     """The kind of extension that a run is; None for the first one."""
     return step_between(*_sizes(state, run)) if run.number else None

@@ -51,7 +51,11 @@ class RunSummary:
     skipped: int = 0
     """How many promoted configs were not evaluated (`optimize(skip=)`)."""
     saved: Fraction = Fraction(0)
-    """What these evaluations would have cost, each at its full budget."""
+    """What these evaluations would have cost, each at its full budget, and those that were not made
+    because the run was stopped, at least."""
+    stopped: float | None = None
+    """If it was ended early (`optimize(stop=)`): the probability that the rest of it finds a
+    notably better config."""
 
     __repr__ = record_repr
 
@@ -83,10 +87,12 @@ def _run_row(run: RunSummary) -> list[str]:
     brackets = "" if run.brackets is None else str(run.brackets)
     size = [f"{run.max_budget:.10g}", str(run.width), brackets, str(run.evaluations)]
     state = "" if run.done else "unfinished"
+    state = state if run.stopped is None else "stopped"
     step = [run.step or "", run.strategy or ""]
     time = duration(run.seconds) if run.seconds else ""
-    skipped = [str(run.skipped), f"{as_number(run.saved):.10g}"] if run.skipped else ["", ""]
-    return [str(run.run), *step, *size, *costs, time, *skipped, state]
+    skipped = str(run.skipped) if run.skipped else ""
+    saved = f"{as_number(run.saved):.10g}" if run.saved else ""
+    return [str(run.run), *step, *size, *costs, time, skipped, saved, state]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +108,8 @@ class Plan:
     slots: Mapping[Cell, int]
     """How many configs are in each (bracket, rung). Cells without configs are left out."""
     at_most: bool = False
-    """Whether evaluations and costs are upper bounds, because equal configs share results or
-    promotions were skipped."""
+    """Whether evaluations and costs are upper bounds, because equal configs share results,
+    promotions were skipped, or the run was stopped."""
 
     def sizes(self, bracket: int) -> list[int]:
         """The slots of a bracket on each of its rungs, from its starting rung up."""
@@ -143,7 +149,8 @@ class Plan:
 def plan(state: State) -> Plan:
     """The plan of the current run."""
     planned = _plan(state.schedule, state.run.counts(), state.created.integer_budgets)
-    return replace(planned, at_most=state.created.reuse_identical or bool(state.run.skipped))
+    less = bool(state.run.skipped) or state.run.stopped is not None
+    return replace(planned, at_most=state.created.reuse_identical or less)
 
 
 def plan_of(schedule: Schedule, whole: bool = False) -> Plan:
@@ -170,8 +177,13 @@ def _plan(schedule: Schedule, slots: Mapping[Cell, int], whole: bool) -> Plan:
 def runs(state: State, done: bool) -> RunTable:
     """The summaries of all runs, in order; `done` says whether the last one is."""
     return RunTable(
-        _summary(state, run, done if run is state.run else not run.left_open) for run in state.runs
+        _summary(state, run, done if run is state.run else _ended(run)) for run in state.runs
     )
+
+
+def _ended(run: Run) -> bool:
+    """Whether a run that was extended had been done, or stopped."""
+    return not run.left_open or run.stopped is not None
 
 
 def _summary(state: State, run: Run, done: bool) -> RunSummary:
@@ -197,7 +209,8 @@ def _summary(state: State, run: Run, done: bool) -> RunSummary:
         seconds=sum(each.seconds or 0.0 for each in evaluations),
         done=done,
         skipped=sum(skipped.values()),
-        saved=run.schedule.cost_of(skipped),
+        saved=run.schedule.cost_of(skipped) + run.schedule.cost_of(run.unused(state.results)),
+        stopped=run.stopped,
     )
 
 
@@ -236,6 +249,14 @@ class Status:
     """The least that it will still cost; exact in a first run."""
     seconds: float
     cells: tuple[CellStatus, ...]
+    stopped: float | None = None
+    """If the run was ended early: the probability that the rest of it finds a notably better
+    config."""
+
+    @property
+    def end(self) -> str:
+        """How a run that is done has ended."""
+        return "done" if self.stopped is None else "stopped early"
 
 
 def without_result(state: State, keys: Iterable[JobKey]) -> list[JobKey]:
@@ -267,6 +288,7 @@ def status(state: State, running: int | None = None) -> Status:
         left=cost_left(state),
         seconds=sum(each.seconds or 0.0 for each in own),
         cells=found,
+        stopped=run.stopped,
     )
 
 
@@ -289,8 +311,11 @@ def cost_left(state: State) -> Fraction:
 
 
 def slots_left(state: State) -> dict[Cell, int]:
-    """How many evaluations the current run still needs in each cell, at least."""
+    """How many evaluations the current run still needs in each cell, at least. None if it was
+    stopped."""
     left: dict[Cell, int] = {}
+    if state.run.stopped is not None:
+        return left
     for bracket, rung in state.schedule.cells():
         progress = state.progress[bracket]
         if rung == progress.rung:

@@ -229,6 +229,15 @@ class JobSkipped(NamedTuple):
     """The estimated probability that it would have become the best."""
 
 
+class RunStopped(NamedTuple):
+    """A run ends early: its open jobs are not handed out. The last fact about a run counts."""
+
+    run: int
+    risk: float | None
+    """The estimated probability that a config that could still be evaluated is notably better than
+    the best one; None if the run continues after all."""
+
+
 class JobsReopened(NamedTuple):
     """Failed evaluations on undecided rungs were withdrawn, to be repeated."""
 
@@ -266,6 +275,7 @@ Fact: TypeAlias = (
     | ConfigsDrawn
     | JobFinished
     | JobSkipped
+    | RunStopped
     | JobsReopened
     | Confirmed
     | JobsLeased

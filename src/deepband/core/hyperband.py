@@ -34,6 +34,8 @@ def ready_jobs(
 
 
 def _waiting_jobs(state: State, virtual: VirtualSchedule | None) -> Iterator[JobKey]:
+    if state.run.stopped is not None:
+        return
     if virtual is not None:
         yield from (key for key in virtual.started(state) if not is_running(state, *key))
     order = sorted((progress.rung, bracket) for bracket, progress in enumerate(state.progress))
@@ -78,6 +80,8 @@ def is_ready(
     if not state.is_ahead(bracket, index):
         if not is_open(state, *key) or index in state.progress[bracket].running:
             return False
+        if state.run.stopped is not None:
+            return False
         sampled = index < len(state.configs[bracket])
         return virtual is None or sampled or virtual.has_started(key)
     needed = rung == bracket and state.coming.contains(bracket, index)
@@ -118,7 +122,10 @@ def is_open(state: State, bracket: int, index: int, rung: int) -> bool:
 
 
 def open_jobs(state: State) -> int:
-    """How many jobs the current run waits for now; more may follow on the rungs above."""
+    """How many jobs the current run waits for now; more may follow on the rungs above. None if it
+    was stopped."""
+    if state.run.stopped is not None:
+        return 0
     return sum(progress.open for progress in state.progress)
 
 
@@ -142,7 +149,9 @@ def failed_jobs(state: State, virtual: VirtualSchedule | None = None) -> Iterato
 
 
 def is_done(state: State) -> bool:
-    """Whether every job of the current run has a result."""
+    """Whether every job of the current run has a result, or the run was stopped."""
+    if state.run.stopped is not None:
+        return True
     return not any(progress.waiting or progress.running for progress in state.progress)
 
 

@@ -38,6 +38,8 @@ class Run:
     skipped: dict[Cell, dict[int, float]] = field(default_factory=dict)
     """By cell, then index: the configs that were promoted and not evaluated, and the probability
     of each to become the best."""
+    stopped: float | None = None
+    """If it was ended early: the probability that the rest of it finds a notably better config."""
     change: SpaceChange | None = None
     """The search space that it started with, if that is another one than before."""
     left_open: int = 0
@@ -58,6 +60,14 @@ class Run:
         for (bracket, rung), risks in sorted(self.skipped.items()):
             for index, risk in sorted(risks.items()):
                 yield JobSkipped(bracket, index, rung, self.number, risk)
+
+    def unused(self, results: Mapping[Cell, Mapping[int, JobFinished]]) -> dict[Cell, int]:
+        """By cell: how many evaluations it did not make because it was stopped, at least."""
+        found: dict[Cell, int] = {}
+        for cell, slots in self.counts().items() if self.stopped is not None else ():
+            evaluated = sum(each.run <= self.number for each in results[cell].values())
+            found[cell] = max(0, slots - evaluated - len(self.skipped.get(cell, ())))
+        return found
 
     def counts(self) -> Mapping[Cell, int]:
         """The slots of each cell. A frugal run has some on its top rung only."""

@@ -31,6 +31,7 @@ from deepband.core.facts import (
     JobsStarted,
     ObjectiveNamed,
     RunStarted,
+    RunStopped,
     SpaceChange,
     StudyCreated,
 )
@@ -433,6 +434,12 @@ class State:
         if not progress.open:
             self._climb(bracket)
 
+    def _run_stopped(self, fact: RunStopped) -> None:
+        number, risk = fact
+        if not 0 <= number < len(self.runs) or not 0.0 <= (risk or 0.0) <= 1.0:
+            raise FactError(f"{fact} does not stop a run of the study")
+        self.runs[number].stopped = risk
+
     def _jobs_reopened(self, fact: JobsReopened) -> None:
         for key in fact.jobs:
             bracket, index, rung = key
@@ -486,6 +493,7 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     JobReleased: State._job_released,
     JobsLeased: State._jobs_leased,
     JobSkipped: State._job_skipped,
+    RunStopped: State._run_stopped,
     JobsReopened: State._jobs_reopened,
     Confirmed: State._confirmed,
     ObjectiveNamed: State._objective_named,

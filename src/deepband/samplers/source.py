@@ -64,6 +64,15 @@ class ConfigSource:
             if index >= len(state.configs[bracket]):
                 yield self._group(state, virtual, virtual.draw_of(bracket, index))
 
+    def expected(self, state: State, keys: Iterable[JobKey]) -> Iterator[ConfigsDrawn]:
+        """Configs in place of those that these jobs need and that do not exist yet: the same ones
+        or, if the sampler learns, random ones."""
+        if not self.sampler.learns:
+            return self._chunks(state, keys)
+        from deepband.samplers.uniform import Uniform
+
+        return ConfigSource(state, self.space(state), Uniform())._chunks(state, keys)
+
     def _chunks(self, state: State, keys: Iterable[JobKey]) -> Iterator[ConfigsDrawn]:
         existing = state.configs
         lasts: dict[int, int] = {}

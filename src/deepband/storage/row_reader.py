@@ -28,6 +28,7 @@ from deepband.core.facts import (
     JobsLeased,
     ObjectiveNamed,
     RunStarted,
+    RunStopped,
     SpaceChange,
     StudyCreated,
 )
@@ -52,6 +53,7 @@ ID = re.compile("[0-9A-Za-z]{1,64}")
 FIRST_WITH_CONFIRMATIONS = 5
 FIRST_WITH_LEASES = 6
 FIRST_WITH_SKIPS = 7
+"""And with runs that were stopped."""
 
 
 def read(connection: sqlite3.Connection) -> Iterator[Fact]:
@@ -62,6 +64,7 @@ def read(connection: sqlite3.Connection) -> Iterator[Fact]:
         yield ObjectiveNamed(row["objective"])
     yield from _runs(connection, tally, 0, _outcomes(connection, tally))
     yield from _drawn(connection, tally)
+    yield from _stopped(connection, tally)
     yield from _confirmed(connection, tally)
     yield from _leased(connection, tally)
     _check_contents(tally, row)
@@ -86,6 +89,7 @@ def read_since(
     known = [each for place in enumerate(drawn) for each in place]
     new = '(bracket = ? AND "index" >= ?) OR ' * len(drawn) + "bracket >= ?"
     yield from _drawn(connection, tally, f"WHERE {new}", *known, len(drawn), firsts=drawn)
+    yield from _stopped(connection, tally, "WHERE commits > ?", commit)
     yield from _confirmed(connection, tally, "WHERE commits > ?", commit)
     _check_contents(tally, row)
     yield from _leased(connection, Tally(), "WHERE commits > ?", commit)
@@ -160,10 +164,11 @@ def is_grown(row: Head, study: str, commit: int) -> bool:
 
 def read_commit(
     connection: sqlite3.Connection, commit: int
-) -> Iterator[JobFinished | JobSkipped | Confirmed]:
-    """The results and skips of a commit."""
+) -> Iterator[JobFinished | JobSkipped | RunStopped | Confirmed]:
+    """The results, skips and stops of a commit."""
     tally, where = _tally(connection), "WHERE commits = ?"
     yield from _outcomes(connection, tally, where, commit)
+    yield from _stopped(connection, tally, where, commit)
     yield from _confirmed(connection, tally, where, commit)
 
 
@@ -199,6 +204,15 @@ def _outcomes(
     rows = _rows(connection, "skips", tally, f"{where} {order}", *given)
     skipped = (JobSkipped(b, index, rung, run, risk) for run, b, rung, index, risk, _ in rows)
     return merge(skipped, finished, key=itemgetter(3, 0, 2))
+
+
+def _stopped(
+    connection: sqlite3.Connection, tally: Tally | None, where: str = "", *given: int
+) -> Iterator[RunStopped]:
+    if format_of(connection) < FIRST_WITH_SKIPS:
+        return
+    for run, _, risk in _rows(connection, "stops", tally, f"{where} ORDER BY commits, run", *given):
+        yield RunStopped(run, risk)
 
 
 def _change(text: str | None) -> SpaceChange | None:

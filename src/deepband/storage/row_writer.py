@@ -20,6 +20,7 @@ from deepband.core.facts import (
     JobsReopened,
     ObjectiveNamed,
     RunStarted,
+    RunStopped,
     StudyCreated,
 )
 from deepband.storage import lease_rows
@@ -191,6 +192,11 @@ def _write_skipped(connection: sqlite3.Connection, facts: Sequence[JobSkipped], 
     row["contents"] += _insert(connection, "skips", rows)
 
 
+def _write_stopped(connection: sqlite3.Connection, facts: Sequence[RunStopped], row: _Open) -> None:
+    rows = [(fact.run, row["commits"], fact.risk) for fact in facts]
+    row["contents"] += _insert(connection, "stops", rows)
+
+
 def _write_leased(connection: sqlite3.Connection, facts: Sequence[JobsLeased], row: _Open) -> None:
     _count_leases(row, lease_rows.write(connection, facts, row["commits"]))
 
@@ -219,6 +225,7 @@ _WRITE: dict[type, Callable[[sqlite3.Connection, Any, _Open], None]] = {
     ConfigsDrawn: _write_configs,
     JobFinished: _write_finished,
     JobSkipped: _write_skipped,
+    RunStopped: _write_stopped,
     JobsReopened: _write_reopened,
     Confirmed: _write_confirmed,
     JobsLeased: _write_leased,

@@ -4,9 +4,10 @@ Format 1 has neither origins nor commit numbers, and format 2 has no checksums; 
 have no origins. Format 3 has no width, number of brackets or change of the space in a run, and
 format 4 has neither confirmations nor shared results, and no declared parallelism: samplers that
 learn sampled groups of eight, to which eight virtual workers come closest. Format 5 has a single
-objective, no constraints and no leases (`lease_rows.py`), and format 6 has no skipped promotions.
-Older files are read as they are and upgraded by the first write. Newer files are refused, because
-their facts may mean something that this version does not know, such as a new kind of run.
+objective, no constraints and no leases (`lease_rows.py`), and format 6 has neither skipped
+promotions nor stopped runs. Older files are read as they are and upgraded by the first write. Newer
+files are refused, because their facts may mean something that this version does not know, such as a
+new kind of run.
 """
 
 from __future__ import annotations
@@ -67,6 +68,16 @@ CREATE TABLE IF NOT EXISTS skips (
 ) STRICT, WITHOUT ROWID
 """
 """What format 7 adds: promotions that were not evaluated."""
+STOPS = """
+CREATE TABLE IF NOT EXISTS stops (
+    run INTEGER NOT NULL,
+    commits INTEGER NOT NULL, -- the commit that it came with; the last one of a run counts
+    risk REAL, -- the probability of a better config; NULL if the run continues
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (run, commits)
+) STRICT, WITHOUT ROWID
+"""
+"""What format 7 also adds: runs that ended early."""
 SCHEMA = f"""
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {FORMAT};
@@ -134,6 +145,7 @@ CREATE INDEX evaluations_by_commit ON evaluations (commits);
 {CONFIRMATIONS};
 {LEASES};
 {SKIPS};
+{STOPS};
 """
 NUMBER = "INTEGER NOT NULL DEFAULT 0"
 ADDED = {
@@ -172,6 +184,7 @@ COLUMNS = {
     "confirmations": "bracket index rung repetition loss error metrics seconds finished commits",
     "leases": "bracket index rung token host pid started until commits",
     "skips": "run bracket rung index risk commits",
+    "stops": "run commits risk",
 }
 """The columns that the checksum of a row covers, in this order: all but the checksum itself."""
 STUDY = COLUMNS["studies"].split()
@@ -179,7 +192,15 @@ LISTED = {
     table: ", ".join(f'"{name}"' for name in names.split()) for table, names in COLUMNS.items()
 }
 """The same columns as SQL."""
-KEYS = {"runs": 1, "configs": 2, "evaluations": 3, "confirmations": 4, "leases": 4, "skips": 4}
+KEYS = {
+    "runs": 1,
+    "configs": 2,
+    "evaluations": 3,
+    "confirmations": 4,
+    "leases": 4,
+    "skips": 4,
+    "stops": 2,
+}
 """How many of these columns form the primary key, for every table except `studies`."""
 
 
@@ -221,6 +242,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
     connection.execute(CONFIRMATIONS)
     connection.execute(LEASES)
     connection.execute(SKIPS)
+    connection.execute(STOPS)
     changed = {table: missing_columns(connection, table) for table in ADDED}
     for table, missing in changed.items():
         for name in missing:

@@ -22,6 +22,7 @@ from deepband.core.facts import (
     JobReleased,
     JobSkipped,
     JobsStarted,
+    RunStopped,
 )
 from deepband.core.state import State
 from deepband.errors import GoneError, StorageError, TornError
@@ -341,8 +342,8 @@ class SqliteStorage:
 
 
 def _held(
-    state: State, result: JobFinished | JobSkipped | Confirmed
-) -> JobFinished | JobSkipped | Confirmed | None:
+    state: State, result: JobFinished | JobSkipped | RunStopped | Confirmed
+) -> JobFinished | JobSkipped | RunStopped | Confirmed | None:
     """What a state has in the place of a result."""
     if isinstance(result, Confirmed):
         return state.confirmations.get(result.key)
@@ -351,6 +352,9 @@ def _held(
         run = state.runs[result.run] if result.run < len(state.runs) else None
         risk = run.skipped.get(cell, {}).get(result.index) if run else None
         return None if risk is None else result._replace(risk=risk)
+    if isinstance(result, RunStopped):
+        run = state.runs[result.run] if result.run < len(state.runs) else None
+        return RunStopped(result.run, run.stopped) if run else None
     return state.result(result.bracket, result.index, result.rung)
 
 

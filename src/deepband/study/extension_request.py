@@ -105,8 +105,9 @@ def quote_options(session: Session) -> tuple[Quote, ...]:
 def advise_extension(session: Session, workers: int) -> Advice:
     """Which way to continue is likely to pay most, with the quotes of all of them."""
     from deepband.analysis.advice import advise
+    from deepband.analysis.stop_risk import remaining_risk
 
     session.check_done("give advice")
     workers = check_count("workers", workers)
-    advised = advise(session.state)
-    return replace(advised, quotes=quote_options(session), workers=workers)
+    advised, risk = advise(session.state), remaining_risk(session.state)
+    return replace(advised, quotes=quote_options(session), workers=workers, risk=risk)

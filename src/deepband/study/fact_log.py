@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from deepband.core import hyperband
 from deepband.core.facts import (
+    ConfigsDrawn,
     Confirmed,
     Fact,
     JobFinished,
+    JobKey,
     JobReleased,
     JobSkipped,
     JobsStarted,
+    RunStopped,
 )
 from deepband.core.shared_results import SharedResults
 from deepband.core.state import State
 from deepband.errors import ClosedError, GoneError, StorageError
 from deepband.storage import Storage, state_of
 from deepband.study.observers import Observer, Observers, history
-from deepband.study.skips import Skips, read_skip
 from deepband.study.thread_safety import MethodLock, synchronized
 
 if TYPE_CHECKING:
     from deepband.core.virtual_schedule import VirtualSchedule
+    from deepband.study.skips import Skips
+    from deepband.study.stops import Stops
 
 
 SECONDS_TO_WAIT = 30.0
 """How long a call that uses leases waits for another process to unlock the study."""
 
 
-@synchronized(free={"parallel", "turn", "skipping"})
+@synchronized(free={"parallel", "turn", "saving"})
 class FactLog:
     """A study's storage, its state, and its observers."""
 
@@ -49,6 +53,8 @@ class FactLog:
         self._shared = SharedResults() if state.created.reuse_identical else None
         self._skips: Skips | None = None
         """Decides which promotions are skipped, while `optimize(skip=)` runs."""
+        self._stops: Stops | None = None
+        """Decides when the run ends early, while `optimize(stop=)` runs."""
         self._simulated: VirtualSchedule | None = None
         self._method_lock = MethodLock()
         self._keeps_lock = False
@@ -80,6 +86,13 @@ class FactLog:
     def _held(self) -> Collection[int]:
         """The brackets whose promotions wait for a decision whether they are skipped."""
         return self._skips.held(self.state) if self._skips else ()
+
+    @property
+    def _withheld(self) -> Collection[int]:
+        """The brackets of which no job can start: those above, and all that come after the first
+        one that is not complete if the run may end early."""
+        stopping = self._stops.held(self.state) if self._stops else ()
+        return {*self._held, *stopping} if stopping else self._held
 
     @property
     def has_unsaved(self) -> bool:
@@ -129,19 +142,42 @@ class FactLog:
                 self.storage.end_turn()
 
     @contextmanager
-    def skipping(self, risk: float | None) -> Iterator[None]:
-        """Within this block, skip promotions that become the best with a probability below this
-        risk; None or 0 skips nothing. Locks the study until it is closed."""
+    def saving(self, skip: float | None = None, stop: float | None = None) -> Iterator[None]:
+        """Within this block, skip promotions that become the best with a probability below `skip`,
+        and end the run when a notably better config is found with a probability below `stop`; None
+        or 0 does neither. A run that was stopped with a larger probability continues. Locks the
+        study until it is closed."""
         with self._method_lock.lock:
             self._lock()
-            checked = read_skip(self.state, risk)
-            self._skips = None if checked is None else Skips(checked)
+            self._decide_by(skip, stop)
         try:
             with self._method_lock.lock:
+                self._continue_run()
                 self._store_derived(())
             yield
         finally:
-            self._skips = None
+            self._skips = self._stops = None
+
+    def _decide_by(self, skip: float | None, stop: float | None) -> None:
+        """Decide what is skipped and stopped by these risks from now on."""
+        if skip is None and stop is None:
+            return
+        from deepband.study.skips import Skips, read_risk
+        from deepband.study.stops import Stops
+
+        risks = read_risk("skip", self.state, skip), read_risk("stop", self.state, stop)
+        self._skips = None if risks[0] is None else Skips(risks[0])
+        self._stops = None if risks[1] is None else Stops(risks[1], self._expected_configs)
+
+    def _continue_run(self) -> None:
+        """Take the stop of the current run back, unless it would be stopped again."""
+        stopped = self.state.run.stopped
+        if stopped is not None and not (self._stops and self._stops.keeps(stopped)):
+            self._store([RunStopped(self.state.run.number, None)])
+
+    def _expected_configs(self, state: State, keys: Iterable[JobKey]) -> Iterable[ConfigsDrawn]:
+        """Configs in place of those that have not been sampled."""
+        raise NotImplementedError
 
     def _update(self, news: Sequence[Fact] | None) -> None:
         """Apply what other processes have written, or load everything again."""
@@ -206,17 +242,18 @@ class FactLog:
     @property
     def _derives(self) -> bool:
         """Whether facts may follow from others."""
-        return self._shared is not None or self._skips is not None
+        return bool(self._shared or self._skips or self._stops)
 
     def _store_derived(self, facts: Sequence[Fact]) -> None:
-        """Store what follows from these facts: skipped promotions first, then the results that
-        equal configs share. If the process dies before, the next one does it."""
+        """Store what follows from these facts: skipped promotions first, then the end of the run,
+        then the results that equal configs share. If the process dies before, the next one does
+        it."""
         new = list(facts)
         try:
             while True:
-                while self._skips and (skipped := self._skips.due(self.state)):
-                    self._store(skipped)
-                    new += skipped
+                while decided := self._due_decisions():
+                    self._store(decided)
+                    new += decided
                 shared = self._due_shares(new)
                 if not shared:
                     return
@@ -226,10 +263,14 @@ class FactLog:
             self._forget_due()
             raise
 
+    def _due_decisions(self) -> Sequence[JobSkipped | RunStopped]:
+        skipped = self._skips.due(self.state) if self._skips else ()
+        return skipped or (self._stops.due(self.state) if self._stops else ())
+
     def _due_shares(self, facts: Sequence[Fact]) -> list[JobFinished]:
         if self._shared is None:
             return []
-        return self._shared.due(self.state, facts, time.time(), self._held)
+        return self._shared.due(self.state, facts, time.time(), self._withheld)
 
     def _forget_due(self) -> None:
         """Let what was due be due again."""
@@ -246,7 +287,7 @@ class FactLog:
         try:
             self.storage.append([*self._unsaved, *facts] if self._unsaved else facts)
         except GoneError:
-            kept = JobFinished | JobSkipped | JobReleased | Confirmed
+            kept = JobFinished | JobSkipped | RunStopped | JobReleased | Confirmed
             if any(isinstance(fact, kept) for fact in facts):
                 self.state.apply(facts)  # a result must not be lost
                 self._unsaved += tuple(facts)

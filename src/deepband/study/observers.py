@@ -20,6 +20,7 @@ from deepband.core.facts import (
     JobSkipped,
     ObjectiveNamed,
     RunStarted,
+    RunStopped,
     StudyCreated,
     own_copy,
 )
@@ -52,6 +53,8 @@ def history(state: State) -> Iterator[Fact]:
             yield from _drawn(state)
         found: list[Iterable[JobSkipped | JobFinished]] = [run.skips(), results.get(run.number, ())]
         yield from merge(*found, key=itemgetter(0, 2))
+        if run.stopped is not None:
+            yield RunStopped(run.number, run.stopped)
     yield from state.ahead.results.values()
     yield from (fact for _, fact in sorted(state.confirmations.items()))
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from deepband.core import hyperband
 from deepband.core.facts import (
+    ConfigsDrawn,
     JobFinished,
     JobKey,
     JobReleased,
@@ -223,7 +224,7 @@ class Session(FactLog):
         return (key for key in keys if not shared.waits(state, *key[:2]))
 
     def _without_held(self, keys: Iterator[JobKey]) -> Iterator[JobKey]:
-        held = self._held
+        held = self._withheld
         return (key for key in keys if key[0] not in held) if held else keys
 
     @property
@@ -237,8 +238,11 @@ class Session(FactLog):
         fronts = enumerate(self.state.progress)
         if not any(front.waiting and front.waiting[0] >= sampled[of] for of, front in fronts):
             return []
-        keys = hyperband.ready_jobs(self.state, self.virtual)
+        keys = self._without_held(hyperband.ready_jobs(self.state, self.virtual))
         return [key for key in keys if key[1] >= sampled[key[0]]]
+
+    def _expected_configs(self, state: State, keys: Iterable[JobKey]) -> Iterable[ConfigsDrawn]:
+        return self.source.expected(state, keys)
 
     def _create_configs(self, keys: Sequence[JobKey]) -> None:
         """Sample the configs of jobs that have none. Each sample is recorded before the next one,

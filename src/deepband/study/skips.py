@@ -14,21 +14,25 @@ from deepband.core.schedule import is_finite
 from deepband.core.state import State
 from deepband.errors import InputError, SeveralObjectivesError, shown
 
+EFFECTS = {"skip": "no promotion can be skipped", "stop": "the run cannot be stopped early"}
+"""What a study with several objectives cannot do, by the name of the argument."""
 
-def read_skip(state: State, given: float | None) -> float | None:
-    """The risk below which promotions are skipped, or None to skip nothing."""
+
+def read_risk(name: str, state: State, given: float | None) -> float | None:
+    """The risk that a user gave as `skip` or `stop`, or None if nothing is predicted."""
     if given is None:
         return None
     if not is_finite(given) or not 0 <= given < 1:
-        raise InputError(f"skip is {shown(given)}: give a probability below 1, such as 0.01.")
-    if given and state.criteria.several:
-        raise SeveralObjectivesError(
-            state.criteria.names, "no promotion can be skipped", "Leave out `skip`."
+        example = "0.01" if name == "skip" else "0.05"
+        raise InputError(
+            f"{name} is {shown(given)}: give a probability below 1, such as {example}."
         )
+    if given and state.criteria.several:
+        raise SeveralObjectivesError(state.criteria.names, EFFECTS[name], f"Leave out `{name}`.")
     if given and state.criteria.constraints:
         raise InputError(
-            "skip is given, but the study has constraints, and whether a config will violate one "
-            "is not predicted: leave out `skip`."
+            f"{name} is given, but the study has constraints, and whether a config will violate "
+            f"one is not predicted: leave out `{name}`."
         )
     return float(given) or None
 

@@ -116,6 +116,7 @@ class Study:
         batch: bool | int | None = None,
         precheck: Precheck | None = None,
         skip: float | None = None,
+        stop: float | None = None,
     ) -> None:
         """Evaluate jobs until the current run is done or a limit is reached.
 
@@ -169,6 +170,11 @@ class Study:
         the probability, and a later extension may evaluate it. The promotions of a bracket then
         wait until earlier brackets are complete. It needs a single objective without constraints.
 
+        With `stop`, such as 0.05, the run ends early when the probability that a config that it may
+        still evaluate is notably better than the best one is estimated to be below this. It is then
+        done and marked as stopped. A call without `stop` completes it, and an extension continues
+        from what it has evaluated. Brackets run one after another. It needs the same as `skip`.
+
         If evaluations fail, a FailedEvaluationsWarning says how many of the run failed, and why.
 
         With `ahead`, idle workers evaluate jobs that the next deepening will need in any case, up
@@ -215,7 +221,7 @@ class Study:
             warn_of_idle_workers(self.session, workers)
             warn_of_small_batches(self.session, batch)
         watch = FailureWatch(self.session.state)
-        with self.session.skipping(skip):
+        with self.session.saving(skip, stop):
             run_jobs(self.session, objective, limits, options)
         warn_of_failures(watch, self.session)
 

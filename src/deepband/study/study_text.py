@@ -22,7 +22,7 @@ def study_html(state: State, name: str) -> str:
     """The brackets and rungs of the current run."""
     status = summary.status(state)
     header, *rows = summary.grid(status)
-    where = "done" if status.done else f"{counted(status.open, 'job')} open"
+    where = status.end if status.done else f"{counted(status.open, 'job')} open"
     size = size_text(status.max_budget, status.width, status.brackets)
     caption = f"{name}: run {status.run}, {size}, {where}, {_found(state)}"
     return html_table(caption, header, rows)

@@ -13,7 +13,7 @@ from typing import Any
 
 import deepband
 from deepband.analysis.failures import FailureWatch
-from deepband.analysis.run_names import size_text
+from deepband.analysis.run_names import size_text, stop_reason
 from deepband.analysis.text import units
 from deepband.core.leases import leased_jobs
 from deepband.errors import (
@@ -153,5 +153,7 @@ def report_end(study: Study, path: Path, limit: str) -> None:
     leased = len(leased_jobs(study.session.state, time.time()))
     why = f"{counted(leased, 'job')} leased to other processes" if leased else f"stopped at {limit}"
     state = "done" if study.done else f"{why}; run the command again to resume"
+    if run.stopped is not None:
+        state = f"stopped early: {stop_reason(run.stopped)}. To complete it, leave out --stop"
     say(f"run {run.run}, {size_text(run.max_budget, run.width, run.brackets)}: {state}")
     say(describe_both(study.session.state, path))

@@ -116,7 +116,7 @@ def describe_status(status: Status, notes: Sequence[str] = ()) -> str:
     ahead = f", {status.ahead} ahead for the next deepening" if status.ahead else ""
     spent, left = (f"{as_number(cost):.10g}" for cost in (status.spent, status.left))
     jobs = f"{counted(status.open, 'job')} open, {status.running} running"
-    state = "done" if status.done else jobs
+    state = status.end if status.done else jobs
     return "\n".join(
         [
             f"run      {status.run}{strategy}, {size}: {state}",

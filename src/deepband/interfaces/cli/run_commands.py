@@ -44,6 +44,12 @@ Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
     help="Skip promotions that become the best with a lower probability, such as 0.01.",
 )
 @click.option(
+    "--stop",
+    type=float,
+    metavar="RISK",
+    help="End runs that find a notably better config with a lower probability, such as 0.05.",
+)
+@click.option(
     "--retry-failed", is_flag=True, help="First repeat failures on rungs that are not finished."
 )
 @click.option("--widen-to", type=int, help="Then extend the study to this width, and run it.")
@@ -60,6 +66,7 @@ def run(
     ahead: bool,
     ahead_limit: float | None,
     skip: float | None,
+    stop: float | None,
     retry_failed: bool,
     widen_to: int | None,
     deepen_to: float | None,
@@ -84,7 +91,7 @@ def run(
         _check_steps(opened, steps)
         if retry_failed:
             say(_retry_failed(opened))
-        _run_steps(opened, objective, limits, RunOptions(**execution), steps, skip)
+        _run_steps(opened, objective, limits, RunOptions(**execution), steps, (skip, stop))
         report_end(opened, study, "a limit")
         if opened.done:
             say(f"Deeper, wider or done? Ask: {command('advice', study)}")
@@ -128,12 +135,12 @@ def _run_steps(
     limits: Limits,
     options: RunOptions,
     steps: Steps,
-    skip: float | None,
+    risks: tuple[float | None, float | None],
 ) -> None:
     """Run a study, then extend and run it step by step. The limits are those of all of it."""
     if not study.done:
         warn_of_small_space(study.session)
-    with study.session.skipping(skip):
+    with study.session.saving(*risks):
         run_jobs(study.session, objective, limits, options)
         for strategy, target in steps:
             if not study.done or limits.out_of_time():

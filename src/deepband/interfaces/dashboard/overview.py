@@ -37,7 +37,7 @@ MOST_MARKS = 100
 MOST_CURVES = 100
 MOST_CONFIRMED = 20
 PROMOTED, FAILED, RUNNING = 1, 2, 4
-STATUS = ["run", "done", "evaluations", "failed", "open", "running", "ahead"]
+STATUS = ["run", "done", "end", "evaluations", "failed", "open", "running", "ahead"]
 
 
 def overview(state: State, running: frozenset[JobKey], order: Sequence[str] = ()) -> dict[str, Any]:

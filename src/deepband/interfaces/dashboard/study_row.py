@@ -46,7 +46,7 @@ def study_row(state: State, running: int, updated: float) -> dict[str, Any]:
 def _state(status: summary.Status) -> str:
     if status.running:
         return f"{status.running} running"
-    return "done" if status.done else f"{counted(status.open, 'job')} open"
+    return status.end if status.done else f"{counted(status.open, 'job')} open"
 
 
 def _time(when: datetime) -> str:

@@ -22,7 +22,7 @@ function drawState({ status, objective, updated }) {
   const kind = status.running ? "running" : status.done ? "done" : "waiting";
   const parts = [`${status.name} · last update ${timeOf(updated)}`];
   byId("state").replaceChildren(
-    element("span", { class: `state ${kind}` }, status.done ? "done" : jobs), " ",
+    element("span", { class: `state ${kind}` }, status.done ? status.end : jobs), " ",
     parts.join(" · "), ...(objective ? [" · ", apart(objective)] : []));
 }
 

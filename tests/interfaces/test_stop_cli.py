@@ -1,0 +1,44 @@
+"""`deepband run --stop`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+import deepband
+from deepband.interfaces.cli import main
+
+OBJECTIVE = """
+space = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+
+def train(config, budget):
+    return (config["x"] - 0.3) ** 2 + 0.1 * config["y"] + 0.2 / budget
+"""
+
+
+def run(*given: object) -> Result:
+    return CliRunner().invoke(main, [str(each) for each in given])
+
+
+def test_stops_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(OBJECTIVE)
+    place, objective = tmp_path / "a.study", f"{tmp_path}/train.py:train"
+    stopped = run("run", place, objective, "--max-budget", 9, "--seed", 2, "--stop", 0.4)
+    assert stopped.exit_code == 0, stopped.output
+    assert "stopped early: its rest finds a notably better config with a" in stopped.output
+    count = len(deepband.open_study(place).evaluations)
+    assert "stopped early" in run("status", place).output
+    assert "since the run was stopped" in run("explain", place, 2, 0).output
+    assert "neither stopped nor skips promotions" in run("quote", place).output
+    report = tmp_path / "a.html"
+    assert run("report", place, "--output", report).exit_code == 0
+    assert "is stopped early" in report.read_text()
+    assert "stopped early" in run("run", place, "--stop", 0.4).output
+    assert len(deepband.open_study(place).evaluations) == count
+    completed = run("run", place)
+    assert "run 0, max_budget 9: done" in completed.output
+    assert len(deepband.open_study(place).evaluations) > count
+    refused = run("run", place, "--stop", "2")
+    assert refused.exit_code == 2
+    assert "stop is 2.0: give a probability below 1, such as 0.05." in refused.stderr
