@@ -175,15 +175,24 @@ class Schedule:
 
     def cost_of(self, counts: Mapping[Cell, int]) -> Fraction:
         """The cost of `counts[cell]` evaluations in each cell, each at its full budget."""
-        return sum((n * self.charge(rung) for (_, rung), n in counts.items()), Fraction(0))
+        return self._of_shares(sum(n * self._share(rung) for (_, rung), n in counts.items()))
 
     def cost_resumed_of(self, counts: Mapping[Cell, int]) -> Fraction:
         """The same if training continues: above its starting rung, a config was always evaluated
         on the rung below, so it pays the difference of the two budgets."""
-        saved = (
-            n * self.charge(rung - 1) for (bracket, rung), n in counts.items() if rung > bracket
+        saved = sum(
+            n * self._share(rung - 1) for (bracket, rung), n in counts.items() if rung > bracket
         )
-        return self.cost_of(counts) - sum(saved, Fraction(0))
+        return self.cost_of(counts) - self._of_shares(saved)
+
+    def _share(self, rung: int) -> int:
+        """The charge of a rung as a number of equal shares. Costs are summed as ints, because sums
+        of fractions take most of the time of a quote."""
+        budget: int = self.unit.numerator * self.eta**rung
+        return budget // self.unit.denominator if self.whole else budget
+
+    def _of_shares(self, number: int) -> Fraction:
+        return Fraction(number, 1 if self.whole else self.unit.denominator)
 
     def rung_of(self, budget: Budget, name: str = "budget") -> int | None:
         """The rung that has a budget (within one part in 10^9), possibly above the top, or None."""
