@@ -214,21 +214,24 @@ class NoResultError(DeepbandError):
         rung: int | None = None,
         infeasible: int = 0,
         missing: str = "best evaluation",
+        rejected: int = 0,
     ) -> None:
         self.evaluations = evaluations
         self.rung = rung
         self.infeasible = infeasible
+        self.rejected = rejected
         where = "" if rung is None else f" on rung {rung}"
         if evaluations:
             found = f"none of the {evaluations} evaluations{where} has a finite result"
             if evaluations == 1:
                 found = f"the only evaluation{where} has no finite result"
             why = f"{found}. See why with `study.failures()`."
-            if infeasible:
+            if infeasible or rejected:
+                reasons = [f"{infeasible} violate a constraint"] * bool(infeasible)
+                reasons += [f"the precheck rejected {rejected}"] * bool(rejected)
                 why = (
                     f"of {counted(evaluations, 'evaluation')}{where}, none is feasible with a "
-                    f"finite result, and {infeasible} violate a constraint. Their metrics are in "
-                    "`study.evaluations`."
+                    f"finite result, and {' and '.join(reasons)}. See `study.evaluations`."
                 )
         else:
             why = f"nothing has been evaluated{where}. Run the study first, with `study.optimize`."

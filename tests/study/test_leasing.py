@@ -7,6 +7,7 @@ import pickle
 import random
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from deepband import InputError, Job, JobError, LockedError, StorageError, Study
 from deepband.analysis.export import canonical
 from deepband.core.leases import read_token
 from deepband.storage import driver_lock
+from deepband.study.leased_jobs import lease_context
 from deepband.system import file_locks, process_identity
 
 SPACE = {"x": (0.0, 1.0), "kind": ["a", "b"]}
@@ -223,6 +225,53 @@ def test_the_end_of_a_process_ends_its_leases(path: Path) -> None:
         assert job is not None
         assert read_token(job.token)[0] == read_token(token)[0]
         study.tell(token, 0.5)  # even though the process is gone
+
+
+@pytest.mark.parametrize("name", ["ask", "ask_all", "ask_batch", "optimize"])
+def test_a_locked_study_takes_over_the_jobs_of_a_dead_process(path: Path, name: str) -> None:
+    open_study(path).close()
+    process, token = process_with_a_lease(path)
+    process.kill()
+    process.wait()
+    with process, deepband.open_study(path) as study:
+        if name == "optimize":
+            study.optimize(lambda config, budget: float(config["x"]) / budget)
+            assert study.done
+            assert exported(study) == undisturbed()
+            return
+        assert len(study.ask_all()) == 9 + 5 + 3 - 1
+        job = getattr(study, name)()
+        found = job if isinstance(job, Job) else job[0]
+        assert found.key == read_token(token)[0]
+
+
+def test_a_lost_lease_cannot_be_renewed(path: Path) -> None:
+    with open_study(path) as study:
+        released, lost = study.ask(lease=HOUR), study.ask(lease=1e-3)
+        assert released is not None
+        assert lost is not None
+        study.release(released)
+        with pytest.raises(JobError, match="cannot be renewed"):
+            study.renew(released, HOUR)
+        time.sleep(0.01)
+        study.renew(lost, 1e-3)  # it has ended, but nobody else has the job
+        time.sleep(0.01)
+        assert lost.key in {job.key for job in study.ask_all(lease=HOUR)}
+        with pytest.raises(JobError, match="cannot be renewed"):
+            study.renew(lost, HOUR)
+
+
+def test_a_refused_call_leaves_the_folders_of_jobs_alone(path: Path) -> None:
+    with open_study(path) as study:
+        first = study.ask(lease=1e-3)
+        assert first is not None
+        time.sleep(0.01)
+        second = next(job for job in study.ask_all(lease=HOUR) if job.key == first.key)
+        folder = lease_context(study.session, second).path
+        (folder / "weights").write_text("1")
+        with pytest.raises(JobError, match="twice"):
+            study.tell_all([(first, 0.1), (second, 0.2)])
+        assert (folder / "weights").read_text() == "1"
 
 
 def test_a_detached_lease_outlives_its_process(path: Path) -> None:

@@ -283,7 +283,7 @@ def test_a_precheck_that_rejects_everything(settings: dict[str, Any], batch: Any
     assert study.front() == []
     assert study.advice().step == "stop"
     assert "feasible" in study.advice().reason
-    message = r"none is feasible .*, and \d+ "
+    message = r"none is feasible .*, and the precheck rejected \d+\."
     if "objectives" in settings:
         with pytest.raises(SeveralObjectivesError, match=r"study\.front\(\)"):
             print(study.best)
@@ -375,3 +375,10 @@ def test_the_repr_of_an_evaluation_names_only_objectives_that_have_names() -> No
     assert f"objectives={dict(several.objectives)!r}" in repr(several)
     for each in (one, several):
         assert eval(repr(each), {"Evaluation": deepband.Evaluation}) == each
+
+
+def test_a_study_in_which_everything_is_infeasible_cannot_be_confirmed() -> None:
+    study = deepband.open_study(space=SPACE, max_budget=3, constraints={"size": (None, 0)})
+    study.optimize(lambda *_: {"loss": 0.5, "size": 1.0})
+    with pytest.raises(NoResultError, match=r"none is feasible .*, and 6 violate a constraint\."):
+        study.confirm(lambda *_: {"loss": 0.5, "size": 1.0}, top=1, seeds=2)

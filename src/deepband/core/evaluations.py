@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from deepband.core.facts import JobFinished, own_copy
+from deepband.core.facts import PRECHECK, JobFinished, own_copy
 from deepband.core.rank_order import non_dominated, ranked
 from deepband.core.records import Evaluation
 from deepband.core.state import State
-from deepband.errors import read_index
+from deepband.errors import NoResultError, read_index
 
 
 def all_evaluations(state: State) -> Iterator[Evaluation]:
@@ -26,6 +26,16 @@ def all_evaluations(state: State) -> Iterator[Evaluation]:
 def count_evaluations(state: State, rung: int | None = None) -> int:
     """How many evaluations there are, on one rung or on all."""
     return sum(len(cell) for (_, of), cell in state.results.items() if rung in (None, of))
+
+
+def no_result(
+    state: State, rung: int | None = None, missing: str = "best evaluation"
+) -> NoResultError:
+    """Why there is no feasible evaluation with a finite result, on one rung or on all."""
+    found = [each for each in state.all_results() if rung in (None, each.rung)]
+    bad = [each for each in found if each.loss is not None and not state.is_feasible(each)]
+    rejected = sum(each.origin == PRECHECK for each in bad)
+    return NoResultError(len(found), rung, len(bad) - rejected, missing, rejected)
 
 
 def evaluation_of(state: State, result: JobFinished) -> Evaluation:

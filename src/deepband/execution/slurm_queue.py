@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from deepband.errors import DeepbandError, QueueWarning, counted, show_warning
@@ -136,13 +137,14 @@ def cancel(ids: Sequence[str]) -> None:
     """Cancel jobs; those that have ended are ignored. A failure is ignored, too: nobody waits for
     the results any more."""
     if ids and shutil.which("scancel"):
-        subprocess.run(
-            ["scancel", "--quiet", *ids],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=SECONDS_TO_ANSWER,
-        )
+        with suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(
+                ["scancel", "--quiet", *ids],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=SECONDS_TO_ANSWER,
+            )
 
 
 def requeue(job: str) -> bool:

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from deepband.analysis.confirmations import Confirmations, confirmations, winners
-from deepband.core.evaluations import count_evaluations
+from deepband.core.evaluations import no_result
 from deepband.core.facts import Confirmed, JobKey, Outcome, own_copy
 from deepband.core.records import Job
 from deepband.core.schedule import as_number, check_count
 from deepband.core.state import State
-from deepband.errors import InputError, JobError, NoResultError, SeveralObjectivesError
+from deepband.errors import InputError, JobError, SeveralObjectivesError
 from deepband.execution.context import training_seed
 from deepband.execution.limits import Limits
 from deepband.execution.objective import Objective, takes_context
@@ -91,7 +91,7 @@ def selected(state: State, top: int) -> list[JobKey]:
         )
     found = winners(state, top)
     if not found:
-        raise NoResultError(count_evaluations(state))
+        raise no_result(state)
     return found
 
 

@@ -7,19 +7,18 @@ job notices.
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from numbers import Real
 from typing import TYPE_CHECKING, TypeAlias
 
 from deepband.core.facts import JobKey, JobsLeased, Outcome, Owner
 from deepband.core.jobs import check_open, jobs_of
 from deepband.core.leases import RELEASED, find_lease, is_superseded, job_token, read_token
 from deepband.core.records import Job
+from deepband.core.schedule import is_finite
 from deepband.errors import InputError, JobError, shown
 from deepband.study.session import Session
 from deepband.system.process_identity import NO_PROCESS, is_dead, this_process
@@ -34,8 +33,7 @@ Leased: TypeAlias = Job | str
 
 def read_lease(given: object) -> float:
     """The length of a lease in seconds, or an InputError."""
-    number = isinstance(given, Real) and not isinstance(given, bool)
-    if not number or not 0 < float(given) < math.inf:  # type: ignore[arg-type] # it is a number
+    if not is_finite(given) or not float(given) > 0:  # type: ignore[arg-type] # it is a number
         raise InputError(f"lease is {shown(given)}: give a number of seconds above 0.")
     return float(given)  # type: ignore[arg-type] # it is a number
 
@@ -57,6 +55,15 @@ def lease_keys(session: Session, keys: Sequence[JobKey], owner: Owner, until: fl
     if not keys:
         return []
     return session.lease(keys, JobsLeased(tuple(keys), secrets.token_hex(4), owner, until))
+
+
+def take_over(session: Session) -> bool:
+    """Make the jobs that processes on this host had leased when they ended available again, and
+    return whether there were any."""
+    if not session.state.leases:
+        return False
+    with session.turn():
+        return end_dead_leases(session)
 
 
 def end_dead_leases(session: Session) -> bool:
@@ -100,12 +107,21 @@ def record_leased(session: Session, pairs: Iterable[tuple[Leased, Outcome]]) -> 
         found = [(leased_job(session, given), outcome) for given, outcome in pairs]
         for job, _ in found:
             check_open(session.state, job, session.learns)
+        _check_different([job for job, _ in found])
         pruner = _pruner(session)
         for job, outcome in found:
             _accept_saved(session, job, outcome)
         session.record_outcomes(found)
         if pruner:
             pruner.prune([job for job, _ in found])
+
+
+def _check_different(jobs: Sequence[Job]) -> None:
+    seen: set[JobKey] = set()
+    for job in jobs:
+        if job.key in seen:
+            raise JobError(*job.key, "the same job appears twice in this call.")
+        seen.add(job.key)
 
 
 def leased_job(session: Session, given: Leased) -> Job:
@@ -136,10 +152,18 @@ def renew_leased(session: Session, jobs: Iterable[Leased], seconds: float) -> No
     until = time.time() + read_lease(seconds)
     with session.turn():
         tokens = [given.token if isinstance(given, Job) else given for given in jobs]
-        found = [find_lease(session.state, token) for token in tokens]
+        found = [_held_lease(session, token) for token in tokens]
         if found:
             facts = [lease._replace(jobs=(key,), until=until) for key, lease in found]
             session.renew(facts)
+
+
+def _held_lease(session: Session, token: str) -> tuple[JobKey, JobsLeased]:
+    """The lease that a token names, unless the job may be with another process by now."""
+    key, lease = find_lease(session.state, token)
+    if lease.until <= RELEASED or is_superseded(session.state, key, lease.token, time.time()):
+        raise JobError(*key, "its lease has ended and cannot be renewed. Ask for another job.")
+    return key, lease
 
 
 def is_taken_over(session: Session, job: Job) -> bool:

@@ -11,16 +11,16 @@ from deepband.core.evaluations import (
     all_evaluations,
     best_evaluation,
     best_evaluation_at,
-    count_evaluations,
     evaluation_of,
     front,
+    no_result,
 )
 from deepband.core.facts import JobKey
 from deepband.core.records import Evaluation, Job, with_checkpoint
 from deepband.core.results import read_result, read_results
 from deepband.core.schedule import Budget, as_number, check_count
 from deepband.core.strategies import StrategyName
-from deepband.errors import InputError, NoResultError, SeveralObjectivesError
+from deepband.errors import InputError, SeveralObjectivesError
 from deepband.samplers import Sampler
 from deepband.study.observers import Observer
 from deepband.study.session import Session
@@ -221,6 +221,7 @@ class Study:
             warn_of_idle_workers(self.session, workers)
             warn_of_small_batches(self.session, batch)
         watch = FailureWatch(self.session.state)
+        self._take_over()
         with self.session.saving(skip, stop):
             run_jobs(self.session, objective, limits, options)
         warn_of_failures(watch, self.session)
@@ -354,7 +355,8 @@ class Study:
         """
         if lease is None:
             _check_attached(detached)
-            return self.session.ask()
+            found = self.session.ask()
+            return self.session.ask() if found is None and self._take_over() else found
         from deepband.study.leased_jobs import lease_jobs
 
         return next(iter(lease_jobs(self.session, lease, 1, detached)), None)
@@ -372,7 +374,8 @@ class Study:
             check_count("limit", limit)
         if lease is None:
             _check_attached(detached)
-            return self.session.ask_all(limit)
+            found = self.session.ask_all(limit)
+            return self.session.ask_all(limit) if not found and self._take_over() else found
         from deepband.study.leased_jobs import lease_jobs
 
         return lease_jobs(self.session, lease, limit, detached)
@@ -389,7 +392,13 @@ class Study:
         """
         if limit is not None:
             check_count("limit", limit)
-        return self.session.ask_batch(limit)
+        found = self.session.ask_batch(limit)
+        return self.session.ask_batch(limit) if not found and self._take_over() else found
+
+    def _take_over(self) -> bool:
+        from deepband.study.leased_jobs import take_over
+
+        return take_over(self.session)
 
     def tell(self, job: Job | str, result: object) -> None:
         """Record the result of a job. A leased job can be given by its token.
@@ -676,7 +685,7 @@ class Study:
         self._check_single("study.front()")
         found = best_evaluation(self.session.state)
         if found is None:
-            raise self._no_result()
+            raise no_result(self.session.state)
         return with_checkpoint(found, self.session.find_checkpoint)
 
     def _check_single(self, instead: str) -> None:
@@ -685,15 +694,6 @@ class Study:
             advice = f"`{instead}` returns the evaluations that no other one dominates."
             problem = "there is no single best evaluation"
             raise SeveralObjectivesError(criteria.names, problem, advice)
-
-    def _no_result(
-        self, rung: int | None = None, missing: str = "best evaluation"
-    ) -> NoResultError:
-        state = self.session.state
-        found = (each for each in state.all_results() if rung in (None, each.rung))
-        failed = [each.loss is None for each in found if not state.is_feasible(each)]
-        infeasible = failed.count(False)
-        return NoResultError(count_evaluations(state, rung), rung, infeasible, missing)
 
     def front(self, rung: int | None = None) -> list[Evaluation]:
         """The evaluations that no other one dominates: none is better in one objective and not
@@ -737,7 +737,7 @@ class Study:
 
         found = default_reference(self.session.state)
         if found is None:
-            raise self._no_result(missing="reference of the hypervolume")
+            raise no_result(self.session.state, missing="reference of the hypervolume")
         return found
 
     def best_at(self, rung: int | None = None) -> Evaluation:
@@ -750,7 +750,7 @@ class Study:
         self._check_single("study.front(rung=...)")
         found = best_evaluation_at(self.session.state, rung)
         if found is None:
-            raise self._no_result(rung)
+            raise no_result(self.session.state, rung)
         return with_checkpoint(found, self.session.find_checkpoint)
 
     @property

@@ -128,8 +128,14 @@ def _requeue_when_saved(folders: Sequence[Path], count: Path, most: int) -> None
     with suppress(OSError), count.open("ab") as file:
         file.write(b".")
         file.flush()
-        if file.tell() <= most and requeue(os.environ["SLURM_JOB_ID"]):
+        if file.tell() <= most and requeue(_own_job()):
             os._exit(1)  # without a result: this attempt is not finished
+
+
+def _own_job() -> str:
+    """What Slurm calls this job. The last task of an array has the number of the whole array."""
+    array, task = (os.environ.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK"))
+    return f"{array}_{task}" if array and task else os.environ["SLURM_JOB_ID"]
 
 
 def _has_content(folder: Path) -> bool:
