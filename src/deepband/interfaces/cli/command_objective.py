@@ -8,16 +8,18 @@ others at that moment, and two commands must not write to one folder.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
 
 from deepband.execution.context import Context
 from deepband.system import plain_files
@@ -28,6 +30,8 @@ ENDING = {getattr(signal, name, None) for name in ("SIGTERM", "SIGINT", "SIGHUP"
 """Signals with which a batch system or a user ends a command, whatever it evaluates."""
 
 
+START = 'read -r _ < "/dev/fd/$0" && exec "$@"'
+"""A shell script that becomes a command when it reads a line, and ends if its input does."""
 GUARD = 'read -r _ || kill -s KILL -- "-$1"'
 """A shell script that kills a process group, unless it reads a line before its input ends."""
 
@@ -80,9 +84,11 @@ class CommandObjective:
 
     def _run(self, environment: Mapping[str, str]) -> int:
         """The exit status of the command. An interrupt ends it, with what it started."""
-        process = subprocess.Popen(self.command, env=environment, start_new_session=True)
+        process, start = _waiting(self.command, environment)
         try:
-            with _guarded(process.pid):
+            with start, _guarded(process.pid):
+                with suppress(BrokenPipeError):
+                    start.write(b"start\n")
                 status = process.wait()
         except BaseException:
             with suppress(ProcessLookupError, PermissionError):
@@ -92,6 +98,23 @@ class CommandObjective:
         if -status in ENDING:
             raise KeyboardInterrupt
         return status
+
+
+def _waiting(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], BinaryIO]:
+    """A process that becomes the command when a line is written to the file: not before something
+    is there that kills it."""
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
+    reading, writing = os.pipe()
+    words = ["/bin/sh", "-c", START, str(reading), *command]
+    start = open(writing, "wb", buffering=0)  # noqa: SIM115 # closed by who starts it
+    with open(reading, "rb"):
+        process = subprocess.Popen(
+            words, env=environment, pass_fds=[reading], start_new_session=True
+        )
+    return process, start
 
 
 @contextmanager
