@@ -86,8 +86,11 @@ class Skips:
 
 def _is_begun(state: State, bracket: int, rung: int) -> bool:
     """Whether the promotions to a rung were decided, or evaluated without a decision."""
-    if state.run.skipped.get((bracket, rung)):
-        return True
+    return bool(state.run.skipped.get((bracket, rung))) or has_own_results(state, bracket, rung)
+
+
+def has_own_results(state: State, bracket: int, rung: int) -> bool:
+    """Whether the current run has evaluated anything on a rung of a bracket."""
     results, number = state.results[bracket, rung], state.run.number
     own = (results[index] for index in state.run.arrived[bracket, rung] if index in results)
     return any(each.run == number and not each.imported for each in own)

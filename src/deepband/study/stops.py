@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from deepband.core.facts import ConfigsDrawn, JobKey, RunStopped
 from deepband.core.state import State
+from deepband.study.skips import has_own_results
 
 Sample = Callable[[State, Iterable[JobKey]], Iterable[ConfigsDrawn]]
 """Samples the configs of jobs that have none."""
@@ -52,7 +53,8 @@ class Stops:
         """Whether a bracket has arrived on a rung, and nothing was evaluated there."""
         if _moment(state, bracket) in self._decided:
             return False
-        if _has_begun(state, bracket) or not _has_results(state):
+        begun = has_own_results(state, bracket, state.progress[bracket].rung)
+        if begun or not _has_results(state):
             self._decided.add(_moment(state, bracket))
             return False
         return True
@@ -95,11 +97,3 @@ def _has_results(state: State) -> bool:
     """Whether the current run has evaluated anything."""
     number = state.run.number
     return any(each.run == number and not each.imported for each in state.all_results())
-
-
-def _has_begun(state: State, bracket: int) -> bool:
-    """Whether anything was evaluated on the rung that a bracket is on, in the current run."""
-    rung, number = state.progress[bracket].rung, state.run.number
-    results = state.results[bracket, rung]
-    own = (results[index] for index in state.run.arrived[bracket, rung] if index in results)
-    return any(each.run == number and not each.imported for each in own)
