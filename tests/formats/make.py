@@ -25,6 +25,10 @@ HERE = Path(__file__).parent
 def train(config: dict[str, Any], budget: float, context: deepband.Context) -> object:
     """A result with everything that a file can keep."""
     context.report(1, 0.5)
+    if 0.55 < config["x"] < 0.65:
+        context.report(budget / 2, float("inf"))
+        if context.should_stop():
+            return {"loss": 1.0, "name": "ü"}
     context.report(budget, float("inf"))
     if config["x"] > 0.65:
         return ValueError("too large: ü\0")
@@ -77,8 +81,8 @@ def make_objectives() -> None:
 
 def make_single() -> None:
     """A study that was deepened and widened with another space, with configs and results from
-    elsewhere, equal configs, skipped promotions, a stopped run, another one that was continued,
-    confirmations and two leased jobs."""
+    elsewhere, equal configs, skipped promotions, training that was stopped early, a stopped run,
+    another one that was continued, confirmations and two leased jobs."""
     place = HERE / f"format_{FORMAT}.sqlite"
     space = {"x": (0.0, 1.0), "kind": ["a", None, 3]}
     settings: dict[str, Any] = {

@@ -33,4 +33,4 @@ def test_skips_on_the_command_line(tmp_path: Path) -> None:
     assert "if all promotions are skipped" in quoted.output
     refused = CliRunner().invoke(main, ["run", str(place), "--skip", "2"])
     assert refused.exit_code == 2
-    assert "skip is 2.0: give a probability below 1, such as 0.01." in refused.stderr
+    assert "'--skip': 2.0 is not in the range 0<=x<1" in refused.stderr

@@ -30,7 +30,7 @@ def test_stops_on_the_command_line(tmp_path: Path) -> None:
     count = len(deepband.open_study(place).evaluations)
     assert "stopped early" in run("status", place).output
     assert "since the run was stopped" in run("explain", place, 2, 0).output
-    assert "neither stopped nor skips promotions" in run("quote", place).output
+    assert "nothing is stopped early or skipped" in run("quote", place).output
     report = tmp_path / "a.html"
     assert run("report", place, "--output", report).exit_code == 0
     assert "is stopped early" in report.read_text()
@@ -41,4 +41,4 @@ def test_stops_on_the_command_line(tmp_path: Path) -> None:
     assert len(deepband.open_study(place).evaluations) > count
     refused = run("run", place, "--stop", "2")
     assert refused.exit_code == 2
-    assert "stop is 2.0: give a probability below 1, such as 0.05." in refused.stderr
+    assert "'--stop': 2.0 is not in the range 0<=x<1" in refused.stderr

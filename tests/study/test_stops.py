@@ -47,7 +47,7 @@ def stopping(
     skip: float | None = None,
 ) -> Study:
     """The study after its run, which may end early."""
-    with study.session.saving(skip, stop):
+    with study.session.saving(skip=skip, stop=stop):
         finish(study, bowl, order)
     return study
 
@@ -160,7 +160,7 @@ def test_an_extension_evaluates_what_was_not_evaluated(stopped: Study, strategy:
         assert study.runs[1].cost == quote.cost.high
     else:
         assert quote.cost.low == 0
-        assert "the most if the run is neither stopped" in str(quote)
+        assert "the most if nothing is stopped early or skipped" in str(quote)
     assert study.runs[0].stopped == stopped.runs[0].stopped
     assert study.runs[0].saved == stopped.runs[0].saved
     assert study.runs[0].done
@@ -224,7 +224,7 @@ def test_any_interruption_gives_the_same_study(seed: int, shares: bool) -> None:
     study, skip = open_study(**given), order.choice([None, 0.1])
     while not study.done:
         jobs: list[Job] = []
-        with study.session.saving(skip, RISK):
+        with study.session.saving(skip=skip, stop=RISK):
             for _ in range(order.randint(0, 4)):
                 jobs += study.ask_all(limit=order.randint(1, 5))
                 order.shuffle(jobs)

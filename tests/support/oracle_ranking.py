@@ -19,6 +19,8 @@ class Result(NamedTuple):
     """Minimised; None for a failure."""
     violations: Vector = ()
     """By constraint, 0 if it holds; +inf for a config that was rejected."""
+    stopped: bool = False
+    """Whether training was stopped early."""
 
 
 def order(pool: dict[Key, Result], slots: int | None = None) -> list[Key]:
@@ -38,8 +40,10 @@ def groups(pool: dict[Key, Result]) -> list[tuple[list[Key], bool]]:
     infeasible = [key for key in others if any(pool[key].violations)]
     feasible = [key for key in others if key not in infeasible]
     finite = [key for key in feasible if all(map(math.isfinite, losses(pool, key)))]
-    infinite = [key for key in feasible if key not in finite]
+    stopped = [key for key in feasible if key not in finite and pool[key].stopped]
+    infinite = [key for key in feasible if key not in finite and not pool[key].stopped]
     found = [(front, True) for front in fronts(finite, lambda key: losses(pool, key))]
+    found.append((stopped, False))
     found += [(front, False) for front in fronts(infinite, lambda key: losses(pool, key))]
     totals = dict(zip(infeasible, total_violations([pool[key] for key in infeasible]), strict=True))
     for total in sorted(set(totals.values())):

@@ -31,6 +31,8 @@ SAME = 1e-6
 AGREEMENT = 0.1
 """Curves agree with evaluations if they differ by no more than this share of the distance from the
 best loss to the median: the median over configs counts."""
+ALMOST = 0.9
+"""A curve ends at a budget if it reaches at least this share of it, or all but one unit."""
 Losses: TypeAlias = dict[JobKey, float]
 
 
@@ -65,19 +67,43 @@ def _agree(evaluated: Losses, reported: Losses) -> bool:
     return not both or bool(np.median(both) <= AGREEMENT * (np.median(losses) - min(losses)))
 
 
+def curves_are_comparable(state: State, results: Iterable[JobFinished]) -> bool:
+    """Whether the reported curves of these results end, at the budget of their rung or one step
+    before, with the loss that was returned, and show what evaluations with less budget return."""
+    evaluated = {each[:3]: each.number for each in results if is_drawable(each.number)}
+    with_curves = [each for each in results if each.curve]
+    ending = sum(_ends_at_budget(state, each) for each in with_curves)
+    mostly = ending > len(with_curves) / 2
+    return mostly and _agree(evaluated, _reported(state, with_curves))
+
+
+def _ends_at_budget(state: State, result: JobFinished) -> bool:
+    budget, curve = float(state.run.budgets[result.rung]), _losses_of(result)
+    return bool(curve) and min(budget - 1.0, ALMOST * budget) <= curve[-1][0] <= budget
+
+
 def _reported(state: State, results: Iterable[JobFinished]) -> Losses:
     """What configs reported on their way, at the budgets of lower rungs, by job."""
     found: Losses = {}
     with_curves = (result for result in results if result.curve and result.rung)
     for result in sorted(with_curves, key=attrgetter("bracket", "index", "rung")):
-        curve = _losses_of(result)
+        curve, end = _losses_of(result), None
+        if result.stopped_after is not None:
+            curve, end = _losses_until_stopped(state, result), state.run.budgets[result.rung]
         steps, losses = [step for step, _ in curve], [loss for _, loss in curve]
         for rung in range(result.rung) if curve else ():
-            step = steps[-1] / state.schedule.eta ** (result.rung - rung)
-            if steps[0] <= step:
+            step = (end or steps[-1]) / state.schedule.eta ** (result.rung - rung)
+            if steps[0] <= step <= steps[-1]:
                 job = result.bracket, result.index, rung
                 found[job] = float(np.interp(step, steps, losses))
     return found
+
+
+def _losses_until_stopped(state: State, result: JobFinished) -> list[tuple[float, float]]:
+    """The (step, loss) pairs of training that was stopped early. Its steps are in the unit of the
+    budget."""
+    curve = sorted(point for point in result.curve or () if is_drawable(point[1]))
+    return [(step, -value if state.created.maximize else value) for step, value in curve]
 
 
 def _losses_of(result: JobFinished) -> list[tuple[float, float]]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from fractions import Fraction
 from itertools import chain
 
-from deepband.core.costs import paid
-from deepband.core.schedule import Schedule
+from deepband.core.costs import costs, paid
 from deepband.core.state import State
 
 WORTH_SHOWING = 60.0
@@ -18,17 +15,8 @@ def seconds_per_unit(state: State) -> float | None:
     """The measured seconds per unit of budget that was trained, over all evaluations that the
     study paid for and that did not fail. None if no time was recorded."""
     timed = [each for each in paid(state) if each.seconds and each.loss is not None]
-    units = sum(
-        n * trained(state.schedule, *rungs)
-        for rungs, n in Counter((each.rung, each.resumed_from) for each in timed).items()
-    )
+    units = costs(state.schedule, timed).trained
     return sum(each.seconds or 0.0 for each in timed) / float(units) if units else None
-
-
-def trained(schedule: Schedule, rung: int, resumed_from: int | None) -> Fraction:
-    """What an evaluation trains: the cost of its rung, less that of the checkpoint it resumed
-    from."""
-    return schedule.charge(rung) - (0 if resumed_from is None else schedule.charge(resumed_from))
 
 
 def resumes(state: State) -> bool:

@@ -58,6 +58,8 @@ def _outcome(
     kind = kind_of_failure(result)
     if kind is not None:
         return {"failure": kind}
+    if isinstance(result, Evaluation) and result.stopped_after is not None:
+        return {"stopped_after": result.stopped_after}
     row: dict[str, Any] = {"loss": _finite(result.loss)}
     if objectives:
         row = {"objectives": _finite(objectives)}
@@ -88,12 +90,15 @@ def jsonl(state: State) -> Iterator[str]:
 
 def fields_of(state: State, evaluation: Evaluation) -> dict[str, Any]:
     """The fields of an evaluation, without those that do not apply to the study: the objectives if
-    they have no names, and whether it is feasible if nothing can be infeasible."""
+    they have no names, whether it is feasible if nothing can be infeasible, and after which budget
+    training was stopped if it never was."""
     row = evaluation._asdict()
     if not evaluation.objectives:
         del row["objectives"]
     if not is_judged(state):
         del row["feasible"]
+    if not state.stopped_training:
+        del row["stopped_after"]
     return row
 
 
@@ -111,6 +116,7 @@ def cells(state: State) -> tuple[list[str], Iterator[list[Any]]]:
     parameters = sorted({name for each in found for name in each.config})
     metrics = sorted({name for each in found for name in each.metrics})
     plain = [*PLAIN, *(["feasible"] if is_judged(state) else [])]
+    plain += ["stopped_after"] if state.stopped_training else []
     objectives = state.criteria.names
     header = [*plain, *(["space"] if state.changes else [])]
     header += [f"objectives.{name}" for name in objectives]

@@ -12,7 +12,7 @@ from deepband.analysis.hypervolume import default_reference, hypervolume
 from deepband.analysis.metrics import main_metric
 from deepband.analysis.summary import Status, slots_left
 from deepband.analysis.text import about, brief, duration, shortened, units
-from deepband.core.costs import counts, paid
+from deepband.core.costs import costs, paid
 from deepband.core.evaluations import best_above, best_evaluation, front
 from deepband.core.schedule import as_number
 from deepband.core.state import State
@@ -132,14 +132,16 @@ def seconds_left(state: State, workers: int) -> float | None:
 
 def _evaluations(state: State, status: Status) -> KeyFigure:
     failed = "none failed" if not status.failed else f"{status.failed:,} failed"
-    failed = ", ".join([failed, *feasibility_notes(state)])
+    stopped = sum(each.stopped_after is not None for each in state.all_results())
+    early = [f"{stopped:,} stopped early"] if stopped else []
+    failed = ", ".join([failed, *feasibility_notes(state), *early])
     ahead = f", {status.ahead:,} ahead for the next deepening" if status.ahead else ""
     return KeyFigure("evaluations", "evaluations", f"{status.evaluations:,}", f"{failed}{ahead}")
 
 
 def _cost(state: State) -> KeyFigure:
     rate, spent, name = seconds_per_unit(state), seconds_spent(state), "cost of all runs"
-    value = units(state.schedule.cost_of(counts(paid(state))))
+    value = units(costs(state.schedule, list(paid(state))).whole)
     if not spent:
         return KeyFigure("cost", name, value, "no evaluation recorded its time")
     per_unit = "" if rate is None else f", {duration(rate)} per unit"

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from deepband.analysis.durations import resumes, seconds_per_unit
 from deepband.analysis.quote import Price, Quote
-from deepband.core.costs import counts, paid
+from deepband.core.costs import costs, counts, paid
 from deepband.core.facts import JobFinished
 from deepband.core.hyperband import open_jobs
 from deepband.core.schedule import Cell, Schedule, as_number
@@ -26,22 +26,24 @@ from deepband.core.strategies import FRUGAL, StrategyName
 def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Quote:
     """The price of extending a study to a schedule: its own to fill a frugal run, or None if there
     is nothing to do. If equal configs share results, it is an upper bound; so it is if promotions
-    were skipped or a run was stopped, since the extension may do that, too."""
+    were skipped, or training or a run was stopped early, since the extension may do that, too."""
     found = _full_quote(state, strategy, schedule)
     skipped = any(run.skipped for run in state.runs)
     if schedule is not None and skipped:
         found = replace(_with_skips(found, state, schedule), skips=True)
     stopped = any(run.stopped is not None for run in state.runs) and found.strategy != FRUGAL
-    if schedule is None or not (state.created.reuse_identical or stopped):
+    fewer = state.created.reuse_identical or stopped
+    if schedule is None or not (fewer or state.stopped_training):
         return found
     return replace(
         found,
-        evaluations_new=(0, found.evaluations_new[1]),
+        evaluations_new=(0 if fewer else found.evaluations_new[0], found.evaluations_new[1]),
         cost=replace(found.cost, low=Fraction(0)),
         cost_resumed=replace(found.cost_resumed, low=Fraction(0)),
         seconds=None if found.seconds is None else (0.0, found.seconds[1]),
         at_most=state.created.reuse_identical,
         stops=stopped,
+        stops_training=state.stopped_training,
     )
 
 
@@ -104,9 +106,9 @@ def _quote(
     evaluations = list(paid(state))
     if ahead:
         evaluations += (each for each in state.ahead.results.values() if not each.imported)
-    old = counts(evaluations)
-    cost = _price(state, schedule, least, most, old, schedule.cost_of)
-    cost_resumed = _price(state, schedule, least, most, old, schedule.cost_resumed_of)
+    spent = costs(schedule, evaluations)
+    cost = _price(state, schedule, least, most, spent.whole, schedule.cost_of)
+    cost_resumed = _price(state, schedule, least, most, spent.resumed, schedule.cost_resumed_of)
     return Quote(
         strategy=strategy,
         old_max_budget=as_number(state.schedule.max_budget),
@@ -154,10 +156,8 @@ def most_of_all_runs(state: State) -> Fraction:
         new: Mapping[Cell, int] = run.counts()
     else:
         new = (_least if run.strategy == "efficient" else _most)(run.schedule, known)
-    earlier = counts(
-        each for each in paid(state) if each.run < run.number or _is_extra(state, each)
-    )
-    return run.schedule.cost_of(earlier) + run.schedule.cost_of(new)
+    earlier = [each for each in paid(state) if each.run < run.number or _is_extra(state, each)]
+    return costs(run.schedule, earlier).whole + run.schedule.cost_of(new)
 
 
 def _is_extra(state: State, result: JobFinished) -> bool:
@@ -208,14 +208,14 @@ def _price(
     schedule: Schedule,
     least: Mapping[Cell, int],
     most: Mapping[Cell, int],
-    old: Mapping[Cell, int],
+    spent: Fraction,
     cost: Callable[[Mapping[Cell, int]], Fraction],
 ) -> Price:
     levels = {schedule, *(run.schedule for run in state.runs)}
     return Price(
         low=cost(least),
         high=cost(most),
-        spent=cost(old),
+        spent=spent,
         fresh=cost(schedule.counts()),
         scratch=sum((cost(level.counts()) for level in levels), Fraction(0)),
     )

@@ -86,6 +86,9 @@ class Quote:
     stops: bool = False
     """Whether a run of the study was stopped. The lower bounds then are 0, and the upper bounds for
     a run that is not stopped."""
+    stops_training: bool = False
+    """Whether training was stopped early in the study. The lower bounds of costs then are 0, and
+    the upper bounds for evaluations that are not stopped."""
 
     @property
     def exact(self) -> bool:
@@ -159,8 +162,8 @@ class Quote:
             are = "is" if self.unfinished == 1 else "are"
             text = f"{counted(self.unfinished, 'job')} of the current run {are} open"
             lines.append(("unfinished", f"{text}: finish it, or extend it while it is unfinished"))
-        if self.stops:
-            lines.append(("range", "the most if the run is neither stopped nor skips promotions"))
+        if self.stops or self.stops_training:
+            lines.append(("range", "the most if nothing is stopped early or skipped"))
         elif self.skips:
             text = "the least if all promotions are skipped, the most without `skip`"
             lines.append(("range", text))
@@ -208,8 +211,8 @@ def quote_notes(quotes: Sequence[Quote]) -> list[str]:
         notes.append(f"frugal is {OUTSIDE}.")
     if any(each.at_most for each in quotes):
         notes.append("Equal configs share results, so the cost may be lower.")
-    if any(each.stops for each in quotes):
-        notes.append("The most if the run is neither stopped nor skips promotions.")
+    if any(each.stops or each.stops_training for each in quotes):
+        notes.append("The most if nothing is stopped early or skipped.")
     elif any(each.skips for each in quotes):
         notes.append("The least if all promotions are skipped, the most if none is.")
     most = max((each.retraining for each in quotes), default=Fraction(0))

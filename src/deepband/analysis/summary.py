@@ -11,7 +11,7 @@ from deepband.analysis.cells import CellStatus, cells
 from deepband.analysis.run_names import step_to
 from deepband.analysis.text import duration, html_table, table
 from deepband.core import hyperband
-from deepband.core.costs import counts, paid
+from deepband.core.costs import costs, paid
 from deepband.core.facts import JobKey
 from deepband.core.record_text import record_repr
 from deepband.core.runs import Run
@@ -39,7 +39,7 @@ class RunSummary:
     added: int
     """Imported and shared results. They are not counted as evaluations and cost nothing."""
     cost: Fraction
-    """Every evaluation at its full budget."""
+    """Every evaluation at its full budget, or at what it used if it was stopped early."""
     cost_resumed: Fraction
     """The same if training always continued from the rung below."""
     trained: Fraction
@@ -51,11 +51,13 @@ class RunSummary:
     skipped: int = 0
     """How many promoted configs were not evaluated (`optimize(skip=)`)."""
     saved: Fraction = Fraction(0)
-    """What these evaluations would have cost, each at its full budget, and those that were not made
-    because the run was stopped, at least."""
+    """What these evaluations would have cost, each at its full budget, those that were not made
+    because the run was stopped, at least, and what training that was stopped early did not use."""
     stopped: float | None = None
     """If it was ended early (`optimize(stop=)`): the probability that the rest of it finds a
     notably better config."""
+    stopped_training: int = 0
+    """How many evaluations were stopped early (`Context.should_stop`)."""
 
     __repr__ = record_repr
 
@@ -75,7 +77,16 @@ class RunTable(tuple[RunSummary, ...]):
     def _rows(self) -> list[list[str]]:
         """A header and one row per run. A column that says nothing is left out."""
         header = ["run", "step", "strategy", "max_budget", "width", "brackets", "evaluations"]
-        header += ["cost", "cost resumed", "trained", "time", "skipped", "saved", ""]
+        header += [
+            "cost",
+            "cost resumed",
+            "trained",
+            "time",
+            "skipped",
+            "stopped early",
+            "saved",
+            "",
+        ]
         rows = [header, *map(_run_row, self)]
         said = [any(column[1:]) for column in zip(*rows, strict=True)]
         said[4] = any(each.width > 1 for each in self)
@@ -90,9 +101,9 @@ def _run_row(run: RunSummary) -> list[str]:
     state = state if run.stopped is None else "stopped"
     step = [run.step or "", run.strategy or ""]
     time = duration(run.seconds) if run.seconds else ""
-    skipped = str(run.skipped) if run.skipped else ""
+    omitted = [str(count or "") for count in (run.skipped, run.stopped_training)]
     saved = f"{as_number(run.saved):.10g}" if run.saved else ""
-    return [str(run.run), *step, *size, *costs, time, skipped, saved, state]
+    return [str(run.run), *step, *size, *costs, time, *omitted, saved, state]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +120,7 @@ class Plan:
     """How many configs are in each (bracket, rung). Cells without configs are left out."""
     at_most: bool = False
     """Whether evaluations and costs are upper bounds, because equal configs share results,
-    promotions were skipped, or the run was stopped."""
+    promotions were skipped, or training or the run was stopped early."""
 
     def sizes(self, bracket: int) -> list[int]:
         """The slots of a bracket on each of its rungs, from its starting rung up."""
@@ -149,7 +160,7 @@ class Plan:
 def plan(state: State) -> Plan:
     """The plan of the current run."""
     planned = _plan(state.schedule, state.run.counts(), state.created.integer_budgets)
-    less = bool(state.run.skipped) or state.run.stopped is not None
+    less = bool(state.run.skipped) or state.run.stopped is not None or state.stopped_training
     return replace(planned, at_most=state.created.reuse_identical or less)
 
 
@@ -188,10 +199,8 @@ def _ended(run: Run) -> bool:
 
 def _summary(state: State, run: Run, done: bool) -> RunSummary:
     evaluations = list(paid(state, run.number))
-    counted = counts(evaluations)
     everything = sum(each.run == run.number for each in state.all_results())
-    resumed = Counter(each.resumed_from for each in evaluations if each.resumed_from is not None)
-    resumed_cost = sum(n * run.schedule.charge(rung) for rung, n in resumed.items())
+    cost = costs(run.schedule, evaluations)
     skipped = {cell: len(indices) for cell, indices in run.skipped.items()}
     return RunSummary(
         run=run.number,
@@ -203,14 +212,17 @@ def _summary(state: State, run: Run, done: bool) -> RunSummary:
         space_changes=space_changes(state, run),
         evaluations=len(evaluations),
         added=everything - len(evaluations),
-        cost=run.schedule.cost_of(counted),
-        cost_resumed=run.schedule.cost_resumed_of(counted),
-        trained=run.schedule.cost_of(counted) - resumed_cost,
+        cost=cost.whole,
+        cost_resumed=cost.resumed,
+        trained=cost.trained,
         seconds=sum(each.seconds or 0.0 for each in evaluations),
         done=done,
         skipped=sum(skipped.values()),
-        saved=run.schedule.cost_of(skipped) + run.schedule.cost_of(run.unused(state.results)),
+        saved=cost.unused
+        + run.schedule.cost_of(skipped)
+        + run.schedule.cost_of(run.unused(state.results)),
         stopped=run.stopped,
+        stopped_training=sum(each.stopped_after is not None for each in evaluations),
     )
 
 
@@ -244,7 +256,8 @@ class Status:
     """How many evaluations of the next run exist already."""
     running: int
     spent: Fraction
-    """What the current run has cost so far, every evaluation at its full budget."""
+    """What the current run has cost so far, every evaluation at its full budget, or at what it used
+    if it was stopped early."""
     left: Fraction
     """The least that it will still cost; exact in a first run."""
     seconds: float
@@ -284,7 +297,7 @@ def status(state: State, running: int | None = None) -> Status:
         open=hyperband.open_jobs(state),
         ahead=len(state.ahead.results),
         running=running,
-        spent=run.schedule.cost_of(counts(own)),
+        spent=costs(run.schedule, own).whole,
         left=cost_left(state),
         seconds=sum(each.seconds or 0.0 for each in own),
         cells=found,

@@ -1,13 +1,28 @@
-"""The evaluations a study has paid for, which every interface counts to show the same cost."""
+"""The evaluations a study has paid for, and what they cost: every interface shows the same."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from fractions import Fraction
+from typing import NamedTuple
 
 from deepband.core.facts import JobFinished
-from deepband.core.schedule import Cell
+from deepband.core.schedule import Cell, Schedule, read_exactly
 from deepband.core.state import State
+
+
+class Costs(NamedTuple):
+    """What evaluations cost. One whose training was stopped early costs what it used."""
+
+    whole: Fraction
+    """Each at its full budget."""
+    resumed: Fraction
+    """If training always continued from the rung below."""
+    trained: Fraction
+    """What was actually trained: from the checkpoint of each evaluation, if it had one."""
+    unused: Fraction
+    """What training that was stopped early did not use of the full budgets."""
 
 
 def paid(state: State, run: int | None = None) -> Iterator[JobFinished]:
@@ -23,3 +38,45 @@ def paid(state: State, run: int | None = None) -> Iterator[JobFinished]:
 def counts(evaluations: Iterable[JobFinished]) -> Counter[Cell]:
     """How many evaluations there are in each (bracket, rung)."""
     return Counter((each.bracket, each.rung) for each in evaluations)
+
+
+def costs(schedule: Schedule, evaluations: Collection[JobFinished]) -> Costs:
+    """What evaluations cost, with the budgets of a schedule."""
+    counted = counts(evaluations)
+    whole, resumed = schedule.cost_of(counted), schedule.cost_resumed_of(counted)
+    begun = Counter(each.resumed_from for each in evaluations if each.resumed_from is not None)
+    trained = whole - sum(n * schedule.charge(rung) for rung, n in begun.items())
+    saved = [_saved(schedule, each) for each in evaluations if each.stopped_after is not None]
+    less = [sum(column, Fraction(0)) for column in zip(*saved, strict=True)] or [Fraction(0)] * 3
+    return Costs(whole - less[0], resumed - less[1], trained - less[2], less[0])
+
+
+def trained(schedule: Schedule, rung: int, resumed_from: int | None) -> Fraction:
+    """What an evaluation trains if it is not stopped early: the cost of its rung, less that of the
+    checkpoint it resumed from."""
+    return schedule.charge(rung) - _charge(schedule, resumed_from)
+
+
+def untrained(
+    schedule: Schedule, rung: int, stopped_after: float | None, begun: int | None
+) -> Fraction:
+    """How much of the budget of a rung training has not used that was stopped early, if it began at
+    the budget of another one or, if that is None, from scratch."""
+    if stopped_after is None:
+        return Fraction(0)
+    used = max(read_exactly(stopped_after), _charge(schedule, begun))
+    return max(Fraction(0), schedule.charge(rung) - used)
+
+
+def _charge(schedule: Schedule, rung: int | None) -> Fraction:
+    return Fraction(0) if rung is None else schedule.charge(rung)
+
+
+def _saved(schedule: Schedule, result: JobFinished) -> tuple[Fraction, Fraction, Fraction]:
+    """How much less an evaluation that was stopped early costs: whole, resumed and trained."""
+    below = result.rung - 1 if result.rung > result.bracket else None
+    whole, resumed, actual = (
+        untrained(schedule, result.rung, result.stopped_after, begun)
+        for begun in (None, below, result.resumed_from)
+    )
+    return whole, resumed, actual

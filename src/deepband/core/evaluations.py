@@ -58,6 +58,7 @@ def evaluation_of(state: State, result: JobFinished) -> Evaluation:
         origin=result.origin,
         objectives=state.criteria.values(result.loss),
         feasible=state.is_feasible(result),
+        stopped_after=result.stopped_after,
     )
 
 

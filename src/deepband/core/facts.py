@@ -133,6 +133,7 @@ class Outcome(NamedTuple):
     seconds: float | None = None
     resumed_from: int | None = None
     curve: tuple[tuple[float, float], ...] | None = None
+    stopped_after: float | None = None
 
     @property
     def failed(self) -> bool:
@@ -156,6 +157,9 @@ class JobFinished(NamedTuple):
     """The rung whose checkpoint training continued from; None if it started from scratch."""
     curve: tuple[tuple[float, float], ...] | None = None
     """The (step, loss) pairs reported during training."""
+    stopped_after: float | None = None
+    """The budget after which training was stopped early. Its loss is then +inf: it was not
+    evaluated with the budget of the rung, so it ranks behind all configs that were."""
     origin: str | None = None
     """Where the result comes from, if it was imported."""
 

@@ -56,7 +56,8 @@ def is_expected(state: State, job: Job, learns: bool) -> bool:
 
 
 def resumable_rungs(state: State, job: Job) -> list[int]:
-    """The rungs below a job's own on which its config was evaluated and did not fail."""
+    """The rungs below a job's own on which its config was evaluated to the end and did not fail."""
     bracket, index, top, *_ = job
     found = ((rung, state.results[bracket, rung].get(index)) for rung in range(bracket, top))
-    return [rung for rung, result in found if result and result.loss is not None]
+    complete = ((rung, each) for rung, each in found if each and each.stopped_after is None)
+    return [rung for rung, result in complete if result.loss is not None]

@@ -1,13 +1,14 @@
 """The order of configs on a rung: the one function that ranks, for any criteria.
 
-With one objective, smaller losses come first, then +inf, then failures. With several objectives or
-with constraints:
+With one objective, smaller losses come first, then configs whose training was stopped early, then
++inf, then failures. With several objectives or with constraints:
 
 1. Feasible configs whose losses are all finite come first, front by front (non-dominated sorting).
-2. Those with a loss of +inf follow, front by front.
-3. Infeasible configs follow, by their total violation. The violation of each constraint is divided
+2. Those whose training was stopped early follow.
+3. Those with a loss of +inf follow, front by front.
+4. Infeasible configs follow, by their total violation. The violation of each constraint is divided
    by the largest finite one in the pool; a config that was rejected before it was trained is last.
-4. Failures come last.
+5. Failures come last.
 
 Within each of these, a tie goes to the smaller index. Only one front can be split by the number of
 slots, and only if it is one of the first kind, it is thinned, so that its promoted configs are
@@ -40,6 +41,8 @@ class Standing(NamedTuple):
     """None for a failure."""
     violations: tuple[float, ...] = ()
     """By constraint; +inf if the config was rejected before it was trained."""
+    stopped: bool = False
+    """Whether training was stopped early. The losses are then +inf."""
 
     @property
     def feasible(self) -> bool:
@@ -53,7 +56,7 @@ class Standing(NamedTuple):
 
 
 Score: TypeAlias = float | Standing | None
-"""What ranks a config: a loss, None for a failure or, for the criteria that need one, a standing.
+"""What ranks a config: a loss, None for a failure or, where a loss does not say it all, a standing.
 The scores of a pool are all standings or none of them is."""
 
 
@@ -94,7 +97,9 @@ def fronts(standings: Mapping[Key, Standing]) -> list[list[Key]]:
         [key for key, each in standings.items() if each.finite], standings
     )
     infinite = [key for key, each in standings.items() if each.feasible and not each.finite]
-    groups += _fronts(infinite, standings)
+    stopped = [key for key in infinite if standings[key].stopped]
+    groups += [stopped] if stopped else []
+    groups += _fronts([key for key in infinite if not standings[key].stopped], standings)
     infeasible = [key for key, each in standings.items() if each.losses and not each.feasible]
     groups += _by_number(infeasible, total_violations([standings[key] for key in infeasible]))
     failed = [key for key, each in standings.items() if each.losses is None]

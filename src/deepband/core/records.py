@@ -89,6 +89,8 @@ class EvaluationFields(NamedTuple):
     """The values of objectives that have names, in the user's direction."""
     feasible: bool = True
     """Whether it did not fail and violates no constraint."""
+    stopped_after: float | None = None
+    """The budget after which training was stopped early, or None."""
 
 
 class Evaluation(EvaluationFields):
@@ -97,6 +99,8 @@ class Evaluation(EvaluationFields):
     `loss` is minimised; `value` is the same number in the user's direction. Both are None if the
     evaluation failed, and `error` then says why: the type of the error, a colon, and its message.
     With several objectives both are always None, and `objectives` has the values by name.
+    If training was stopped early (`Context.should_stop`), `loss` is infinite, and `stopped_after`
+    is the budget that was used.
     `resumed_from` is the rung whose checkpoint training continued from, or None if it started from
     scratch.
     """
@@ -143,6 +147,8 @@ class Evaluation(EvaluationFields):
         found = "failed"
         if self.origin == PRECHECK:
             found = "rejected before training"
+        elif self.stopped_after is not None:
+            found = f"stopped after {self.stopped_after:.6g}"
         elif self.objectives and self.value is None:
             found = ", ".join(f"{name} {each:.6g}" for name, each in self.objectives.items())
         elif self.value is not None:

@@ -158,4 +158,4 @@ def _copy(source: JobFinished, bracket: int, index: int, run: int) -> JobFinishe
     keeps = is_shared(source.origin) or source.origin == PRECHECK
     origin = source.origin if keeps else place
     fact = JobFinished(bracket, index, source.rung, run, source.loss, metrics=source.metrics)
-    return fact._replace(origin=origin)
+    return fact._replace(origin=origin, stopped_after=source.stopped_after)

@@ -77,6 +77,8 @@ class State:
         with several objectives."""
         self.rejected = False
         """Whether any config was rejected before it was trained."""
+        self.stopped_training = False
+        """Whether the training of any config was stopped early."""
         self.ahead = Ahead()
         self.late = Late()
         self.confirmations: dict[tuple[int, int, int, int], Confirmed] = {}
@@ -91,6 +93,7 @@ class State:
         other = State()
         other.created, other.objective = self.created, self.objective
         other.criteria, other.rejected = self.criteria, self.rejected
+        other.stopped_training = self.stopped_training
         other.runs = [
             replace(
                 run,
@@ -224,6 +227,8 @@ class State:
         losses = loss if isinstance(loss, tuple) else (loss,)
         if result.origin == PRECHECK:
             return Standing(losses, (math.inf,) * max(1, len(self.criteria.constraints)))
+        if result.stopped_after is not None:
+            return Standing(losses, stopped=True)
         return Standing(losses, self.criteria.violations(loss, result.metrics))
 
     def named_results(self, result: JobFinished) -> dict[str, Any]:
@@ -240,7 +245,7 @@ class State:
     @property
     def _ranks_by_loss(self) -> bool:
         """Whether one number orders the configs."""
-        return self.criteria.ranks_by_loss and not self.rejected
+        return self.criteria.ranks_by_loss and not self.rejected and not self.stopped_training
 
     def _study_created(self, fact: StudyCreated) -> None:
         self.created = fact
@@ -410,6 +415,7 @@ class State:
             return
         if loss == math.inf:
             self.rejected = self.rejected or fact.origin == PRECHECK
+            self.stopped_training = self.stopped_training or fact.stopped_after is not None
             return
         if leader is not None and loss > cast(float, leader.loss):
             return  # nearly always

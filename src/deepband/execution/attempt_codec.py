@@ -51,9 +51,18 @@ def _attempt(job: Any, saved: Any = None, environment: Any = False, **outcome: A
 
 
 def _outcome(
-    rung: int, loss: Any, error: Any, metrics: Any, seconds: Any, resumed_from: Any, curve: Any
+    rung: int,
+    loss: Any,
+    error: Any,
+    metrics: Any,
+    seconds: Any,
+    resumed_from: Any,
+    curve: Any,
+    stopped_after: Any = None,
 ) -> Outcome:
     _check((loss is None) != (error is None))
+    if stopped_after is not None:
+        _check(_is_number(stopped_after) and stopped_after > 0 and loss == "inf")
     if resumed_from is not None:
         _check(_is_index(resumed_from) and resumed_from < rung)
     if seconds is not None:
@@ -68,6 +77,7 @@ def _outcome(
         None if seconds is None else float(seconds),
         resumed_from,
         tuple((float(step), float(value)) for step, value in curve) or None,
+        None if stopped_after is None else float(stopped_after),
     )
 
 

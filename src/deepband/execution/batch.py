@@ -27,6 +27,7 @@ from deepband.execution.objective import (
     copied_config,
     end_unless,
     is_of_environment,
+    outcome_of,
     perform,
 )
 from deepband.system.thread_pool import in_threads
@@ -79,6 +80,11 @@ class BatchContext(Context):
         """Add a point to the learning curve of this config."""
         self._running()
         Context.report(self, step, loss)
+
+    def should_stop(self) -> bool:
+        """Whether it is pointless to train this config further. `finish` it if so."""
+        self._running()
+        return Context.should_stop(self)
 
     def save(self, /, **objects: Any) -> None:
         """Save objects of this config."""
@@ -165,7 +171,7 @@ class BatchCall:
     def finish(self, position: int, result: object) -> None:
         """End a task before the others."""
         try:
-            outcome = read_result(result, self.tasks[position].criteria)
+            outcome = outcome_of(self.tasks[position], result, read_result)
         except ResultError as error:
             self._refused = error
             raise
@@ -205,7 +211,7 @@ class BatchCall:
         ended, faults, unread = list[tuple[int, Outcome]](), list[str](), list[str]()
         for position in left:
             try:
-                outcome = read_result(results[position], self.tasks[position].criteria)
+                outcome = outcome_of(self.tasks[position], results[position], read_result)
                 ended.append((position, outcome))
             except ResultError as error:
                 faults.append(f"position {position} of the results: {error}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deepband.execution.training_watch import TrainingWatch
 from deepband.storage import saved_objects
 
 MOST_POINTS = 10_000
@@ -36,6 +38,8 @@ class Context:
     "cuda:0". Use it as `torch.device(context.device)`; JAX and TensorFlow find the GPU by
     themselves. CUDA_VISIBLE_DEVICES says which one it is."""
     reported: list[tuple[float, float]] = field(default_factory=list)
+    watch: TrainingWatch | None = field(default_factory=TrainingWatch, repr=False)
+    """Internal: decides what `should_stop` returns; None if that is always False."""
 
     def report(self, step: float, loss: float) -> None:
         """Add a point to the learning curve, which is recorded with the result: the loss or, with
@@ -46,6 +50,27 @@ class Context:
         self.reported.append((float(step), float(loss)))
         if len(self.reported) > MOST_POINTS:
             del self.reported[1::2]  # the first point and the newest one stay
+        if self.watch is not None:
+            self.watch.report(float(step), float(loss))
+
+    def should_stop(self) -> bool:
+        """Whether it is pointless to train further, from what `report` was called with:
+
+        - a reported loss is infinite or NaN, or
+        - with `optimize(stop_training=)`, the config is unlikely to become the best. Steps must
+          then be in the unit of the budget.
+
+        Return from the objective if so. Whatever it returns, the evaluation is then final and
+        recorded as stopped: it ranks behind all that were not, and costs only the budget that it
+        used, which is the last step reported. Always False with several objectives, with
+        constraints, and in `Study.confirm`.
+
+        >>> context = deepband.Context(seed=0, path=Path())
+        >>> context.report(1, float("nan"))
+        >>> context.should_stop()
+        True
+        """
+        return self.watch is not None and self.watch.should_stop()
 
     def save(self, /, **objects: Any) -> None:
         """Save objects in `path`, each under its name, in place of those saved before.
@@ -84,8 +109,16 @@ class Context:
             return objects
         found = saved_objects.load(saved, objects, unpickle, complete=True)
         if saved.folder == self.partial:
-            self.reported[:0] = saved.curve
+            restore_curve(self, saved.curve)
         return found
+
+
+def restore_curve(context: Context, curve: Sequence[tuple[float, float]]) -> None:
+    """Let the learning curve begin with what an interrupted attempt at the job had reported."""
+    context.reported[:0] = curve
+    if context.watch is not None:
+        for step, loss in curve:
+            context.watch.report(step, loss)
 
 
 def training_seed(seed: int, *key: int) -> int:

@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 
-from deepband.analysis.durations import trained
 from deepband.analysis.summary import cost_left
 from deepband.core import hyperband
+from deepband.core.costs import trained, untrained
 from deepband.core.facts import PRECHECK, JobKey, Outcome
 from deepband.core.records import Attempt, Job
 from deepband.errors import BatchError, DeepbandError, ObjectiveError, StorageError
@@ -382,7 +382,16 @@ class Loop:
         """Let outcomes be recorded, unless they show that the objective is at fault."""
         for attempt in attempts:
             del self.running[attempt.job.key]
+            if attempt.outcome.stopped_after is not None:
+                self._refund(attempt)
         self._take(attempts, conclusive)
+
+    def _refund(self, attempt: Attempt) -> None:
+        """Let other jobs have what training that was stopped early did not use."""
+        after, begun = attempt.outcome.stopped_after, attempt.outcome.resumed_from
+        schedule = self.session.state.schedule
+        self.limits.cost -= untrained(schedule, attempt.job.rung, after, begun)
+        self._spent = False
 
     def _take(self, attempts: Sequence[Attempt], conclusive: bool = True) -> None:
         """Pass outcomes to the recorder. If the objective is at fault, end all running jobs and

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import inspect
+import math
 import os
 import time
 from collections.abc import Callable, Collection
@@ -138,8 +139,7 @@ def perform(objective: Objective, task: Task, interruptible: bool = True) -> Att
     for KeyboardInterrupt if `interruptible`."""
     start = time.perf_counter()
     outcome, environment = _call(objective, task, interruptible)
-    loss, error, metrics = outcome[:3]
-    timed = Outcome(loss, error, metrics, time.perf_counter() - start)
+    timed = outcome._replace(seconds=time.perf_counter() - start)
     return attempt_of(task, timed, environment)
 
 
@@ -157,10 +157,21 @@ def attempt_of(task: Task, outcome: Outcome, environment: bool = False) -> Attem
         return Attempt(task.job, outcome, None, environment)
     curve = tuple(context.reported) or None
     outcome = outcome._replace(resumed_from=context.previous_rung, curve=curve)
-    saved = (
-        context.path.name if seal_attempt(context.path, task.keeps and not outcome.failed) else None
-    )
+    complete = not outcome.failed and outcome.stopped_after is None
+    saved = context.path.name if seal_attempt(context.path, task.keeps and complete) else None
     return Attempt(task.job, outcome, saved, environment)
+
+
+def outcome_of(
+    task: Task, result: object, read: Callable[[object, Criteria], Outcome] = read_any_result
+) -> Outcome:
+    """The outcome of a task for which the objective returned a result. If training was stopped
+    early, any result will do: only its metrics are recorded."""
+    watch = task.context.watch if task.context is not None else None
+    if watch is None or not watch.stopped:
+        return read(result, task.criteria)
+    metrics = read_any_result(result, task.criteria).metrics
+    return Outcome(math.inf, None, metrics, stopped_after=watch.stopped_after(task.job.budget))
 
 
 def _call(objective: Objective, task: Task, interruptible: bool) -> tuple[Outcome, bool]:
@@ -171,7 +182,7 @@ def _call(objective: Objective, task: Task, interruptible: bool) -> tuple[Outcom
     try:
         result = objective(copied_config(task.job), task.job.budget, *more, **named)
         end_unless(process)
-        return read_any_result(result, task.criteria), False
+        return outcome_of(task, result), False
     except BaseException as raised:
         end_unless(process)
         if isinstance(raised, KeyboardInterrupt) and interruptible:

@@ -36,11 +36,17 @@ class Pace:
         self._first: tuple[float, int, float] | None = None
         """When results were seen for the first time, how many, and how long workers had worked."""
 
-    def add(self, rung: int, seconds: float | None, resumed_from: int | None = None) -> None:
-        """Count a result of this call."""
+    def add(
+        self,
+        rung: int,
+        seconds: float | None,
+        resumed_from: int | None = None,
+        unused: float = 0.0,
+    ) -> None:
+        """Count a result of this call, which may not have used all of its budget."""
         self.evaluations += 1
         self._seconds += seconds or 0.0
-        self._units += self.charges[rung]
+        self._units += self.charges[rung] - unused
         if resumed_from is not None:
             self._units -= self.charges[resumed_from]
             self._resumes = True

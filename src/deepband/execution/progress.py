@@ -17,6 +17,7 @@ from deepband.analysis.fronts import Archive
 from deepband.analysis.metrics import main_metric
 from deepband.analysis.summary import slots_left
 from deepband.core import hyperband
+from deepband.core.costs import untrained
 from deepband.core.evaluations import best_result, evaluation_of
 from deepband.core.facts import PRECHECK, JobFinished
 from deepband.core.records import Evaluation
@@ -61,7 +62,8 @@ class Progress:
     failed: int
     """How many of `evaluations` failed."""
     spent: int | float
-    """Units of budget, every evaluation at its full budget."""
+    """Units of budget, every evaluation at its full budget or, if it was stopped early, at what it
+    used."""
     left: int | float
     total: int | float
     best: Evaluation | None
@@ -140,9 +142,9 @@ class RunMeter:
             total_evaluations=self._done + sum(left.values()),
             finished_rungs=sum(not left.get(cell) for cell in state.run.counts()),
             failed=self._failed,
-            spent=self._amount(self._spent),
+            spent=self._amount(self._spent, self._unused),
             left=self._amount(cost_left),
-            total=self._amount(self._spent + cost_left),
+            total=self._amount(self._spent + cost_left, self._unused),
             best=best,
             metric=metric,
             running=tuple(_running(each, now) for each in jobs),
@@ -168,7 +170,8 @@ class RunMeter:
                 return
             for result in islice(reversed(results.values()), size - before):
                 if self._add(state, result):
-                    self._pace.add(result.rung, result.seconds, result.resumed_from)
+                    unused = self._unused_by(result, result.resumed_from)
+                    self._pace.add(result.rung, result.seconds, result.resumed_from, float(unused))
         self._sizes = sizes
 
     def _start(self, state: State) -> None:
@@ -181,6 +184,7 @@ class RunMeter:
         self._cells = [state.results[cell] for cell in run.schedule.cells()]
         self._sizes = list(map(len, self._cells))
         self._done = self._failed = self._spent = self._rejected = 0
+        self._unused: Fraction | int = 0
         self._front = Archive()
         for results in self._cells:
             for result in results.values():
@@ -198,11 +202,18 @@ class RunMeter:
         self._done += 1
         self._failed += result.loss is None
         self._spent += self._charges[result.rung]
+        self._unused += self._unused_by(result, None)
         return True
 
-    def _amount(self, parts: int) -> int | float:
+    def _unused_by(self, result: JobFinished, begun: int | None) -> Fraction | int:
+        """What training that was stopped early did not use of the budget after that of a rung."""
+        if result.stopped_after is None or self._run is None:  # nearly always
+            return 0
+        return untrained(self._run.schedule, result.rung, result.stopped_after, begun)
+
+    def _amount(self, parts: int, unused: Fraction | int = 0) -> int | float:
         """A cost in units of budget. Whole numbers of parts are much faster than fractions."""
-        return as_number(Fraction(parts, self._parts))
+        return as_number(Fraction(parts, self._parts) - unused)
 
     def _best_of(self, state: State) -> tuple[Evaluation | None, str | None]:
         found = best_result(state)

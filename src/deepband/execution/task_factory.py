@@ -11,6 +11,7 @@ from deepband.core.state import State
 from deepband.errors import StorageError
 from deepband.execution.context import Context
 from deepband.execution.objective import Task
+from deepband.execution.training_watch import TrainingWatch
 from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
 from deepband.system.thread_pool import in_threads
@@ -30,6 +31,7 @@ class JobSource(Protocol):
     def keep(self) -> Keep: ...
     def resumable(self, job: Job) -> list[int]: ...
     def seed(self, job: Job) -> int: ...
+    def watch(self, job: Job) -> TrainingWatch | None: ...
 
 
 class TaskFactory:
@@ -72,6 +74,7 @@ class TaskFactory:
             previous_budget=0 if rung is None else state.run.budgets[rung],
             previous_rung=rung,
             partial=partial,
+            watch=self._session.watch(job),
         )
 
 

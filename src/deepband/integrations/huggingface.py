@@ -45,8 +45,9 @@ class TrainerObjective:
     - `unit` is what the budget counts: "steps" or "epochs".
 
     Each evaluation continues from the checkpoint of the rung below, reports a learning curve with
-    one point per evaluation of the Trainer, and returns its metrics. The checkpoint is a folder
-    `checkpoint-STEP`, for `from_pretrained` of your model.
+    one point per evaluation of the Trainer, and returns its metrics. It stops when
+    `context.should_stop()` says so. The checkpoint is a folder `checkpoint-STEP`, for
+    `from_pretrained` of your model.
     """
 
     def __init__(
@@ -154,5 +155,6 @@ def _callback(context: Context, monitor: str, unit: str) -> Any:
             if monitor in metrics:
                 where = state.global_step if unit == "steps" else state.epoch
                 context.report(where, metrics[monitor])
+                control.should_training_stop |= context.should_stop()
 
     return Reporter()

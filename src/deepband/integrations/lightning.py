@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepband.errors import DeepbandError, InputError, shown
-from deepband.execution.context import Context
+from deepband.execution.context import Context, restore_curve
 from deepband.integrations.training_result import (
     Monitor,
     main_metric,
@@ -50,9 +50,10 @@ class LightningObjective:
       progress bar, unless you ask for them.
 
     Each evaluation continues from the checkpoint of the rung below, reports a learning curve with
-    one point per validation, and returns the logged metrics. Each epoch is seeded, so that training
-    that continues gives the same result as training without a break. The checkpoint is the file
-    `last.ckpt`, for `load_from_checkpoint` of your model.
+    one point per validation, and returns the logged metrics. It stops when `context.should_stop()`
+    says so. Each epoch is seeded, so that training that continues gives the same result as training
+    without a break. The checkpoint is the file `last.ckpt`, for `load_from_checkpoint` of your
+    model.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ def _callback(context: Context, monitor: str, save_every: int | None) -> Any:
         def load_state_dict(self, state: dict[str, Any]) -> None:
             self.seed, self.epochs = state["seed"], state["epochs"]
             before = len([step for step, _ in state["curve"] if step <= context.previous_budget])
-            context.reported.extend(state["curve"][before:])  # of an interrupted attempt
+            restore_curve(context, state["curve"][before:])  # of an interrupted attempt
 
         def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
             if self.epochs:
@@ -138,6 +139,7 @@ def _callback(context: Context, monitor: str, save_every: int | None) -> Any:
         def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
             if not trainer.sanity_checking and monitor in trainer.callback_metrics:
                 context.report(trainer.current_epoch + 1, trainer.callback_metrics[monitor])
+                trainer.should_stop |= context.should_stop()
 
         def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
             self.epochs = trainer.current_epoch + 1

@@ -102,7 +102,8 @@ def measures(evaluation: Evaluation, constrained: bool = False) -> dict[str, flo
     last; empty if it failed. Objectives that have names are `objectives.NAME`.
 
     If the study is `constrained`, `feasible` is 1 or 0. It is all that a config has which was
-    rejected before it was trained.
+    rejected before it was trained. Training that was stopped early has no loss, but the budget
+    after which it was.
     """
     if is_rejected(evaluation):
         return {"feasible": 0.0}
@@ -110,6 +111,8 @@ def measures(evaluation: Evaluation, constrained: bool = False) -> dict[str, flo
         return {}
     metrics = numeric(evaluation.metrics)
     single = {"value": evaluation.value, "loss": evaluation.loss}
+    if evaluation.stopped_after is not None:
+        single = {"stopped_after": evaluation.stopped_after}
     return {
         **{f"metrics.{name}": float(each) for name, each in metrics.items()},
         "budget": float(evaluation.budget),

@@ -298,7 +298,10 @@ def _evaluations(
     """Evaluations by run and rung, so that a state can make promotions while it reads them."""
     order = 'ORDER BY run, bracket, rung, "index"'
     for row in _rows(connection, "evaluations", tally, f"{where} {order}", *given):
-        *key, loss, error, metrics, seconds, resumed_from, curve, origin, losses, _, _ = row
+        *key, loss, error, metrics, seconds, resumed_from, curve, origin, losses = row[:-3]
+        stopped_after = row[-3]
+        if stopped_after is not None and not (stopped_after > 0.0 and loss == math.inf):
+            raise FactError(f"it was stopped after {stopped_after!r}, but has the loss {loss!r}")
         yield (
             *key,
             loss if losses is None else _losses(losses, loss, error),
@@ -307,6 +310,7 @@ def _evaluations(
             seconds,
             resumed_from,
             _curve(curve) if curve else None,
+            stopped_after,
             origin,
         )
 

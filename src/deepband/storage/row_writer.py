@@ -148,10 +148,11 @@ def _write_finished(
             to_text([list(map(_number, point)) for point in curve]) if curve else None,
             origin,
             json.dumps(list(map(_number, loss))) if isinstance(loss, tuple) else None,
+            stopped,
             now,
             row["commits"],
         )
-        for (*key, loss, error, metrics, seconds, resumed_from, curve, origin) in facts
+        for (*key, loss, error, metrics, seconds, resumed_from, curve, stopped, origin) in facts
     ]
     row["contents"] += _insert(connection, "evaluations", rows)
     _count_leases(row, lease_rows.forget(connection, [fact[:3] for fact in facts]))

@@ -4,10 +4,10 @@ Format 1 has neither origins nor commit numbers, and format 2 has no checksums; 
 have no origins. Format 3 has no width, number of brackets or change of the space in a run, and
 format 4 has neither confirmations nor shared results, and no declared parallelism: samplers that
 learn sampled groups of eight, to which eight virtual workers come closest. Format 5 has a single
-objective, no constraints and no leases (`lease_rows.py`), and format 6 has neither skipped
-promotions nor stopped runs. Older files are read as they are and upgraded by the first write. Newer
-files are refused, because their facts may mean something that this version does not know, such as a
-new kind of run.
+objective, no constraints and no leases (`lease_rows.py`), format 6 has neither skipped promotions
+nor stopped runs, and format 7 has no training that was stopped early. Older files are read as they
+are and upgraded by the first write. Newer files are refused, because their facts may mean something
+that this version does not know, such as a new kind of run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sqlite3
 from deepband.errors import FactError
 from deepband.storage.checksums import checksum
 
-FORMAT = 7
+FORMAT = 8
 APPLICATION = 0x44454550  # "DEEP"
 
 CONFIRMATIONS = """
@@ -137,6 +137,7 @@ CREATE TABLE evaluations (
     commits INTEGER NOT NULL, -- the commit that it came with
     origin TEXT, -- of one that was made elsewhere
     objectives TEXT, -- one loss for each of several objectives
+    stopped_after REAL, -- the budget after which training was stopped early
     checksum INTEGER NOT NULL,
     PRIMARY KEY (bracket, "index", rung),
     FOREIGN KEY (bracket, "index") REFERENCES configs (bracket, "index")
@@ -166,7 +167,13 @@ ADDED = {
         "checksum": NUMBER,
     },
     "configs": {"origin": "TEXT", "checksum": NUMBER},
-    "evaluations": {"commits": NUMBER, "origin": "TEXT", "objectives": "TEXT", "checksum": NUMBER},
+    "evaluations": {
+        "commits": NUMBER,
+        "origin": "TEXT",
+        "objectives": "TEXT",
+        "stopped_after": "REAL",
+        "checksum": NUMBER,
+    },
 }
 """Columns added after format 1, in the order of the upgrade."""
 DEFAULTS = {"width": 1, "parallel": 8}
@@ -180,7 +187,7 @@ COLUMNS = {
     "runs": "run max_budget strategy started width brackets change",
     "configs": "bracket index config origin",
     "evaluations": "bracket index rung run loss error metrics seconds resumed_from curve origin "
-    "objectives finished commits",
+    "objectives stopped_after finished commits",
     "confirmations": "bracket index rung repetition loss error metrics seconds finished commits",
     "leases": "bracket index rung token host pid started until commits",
     "skips": "run bracket rung index risk commits",

@@ -209,6 +209,9 @@ class ConfirmationSession:
     def seed(self, job: Job) -> int:
         return training_seed(self.state.created.seed, *_repetition(job.key))
 
+    def watch(self, job: Job) -> None:
+        """A repetition is never stopped early."""
+
     def remove_empty_folders(self) -> None:
         """Remove the folders that are now empty."""
         root, study = self._session.files, self.state.created.study

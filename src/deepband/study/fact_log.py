@@ -28,9 +28,7 @@ from deepband.study.thread_safety import MethodLock, synchronized
 
 if TYPE_CHECKING:
     from deepband.core.virtual_schedule import VirtualSchedule
-    from deepband.study.skips import Skips
-    from deepband.study.stops import Stops
-
+    from deepband.study.omissions import Omissions
 
 SECONDS_TO_WAIT = 30.0
 """How long a call that uses leases waits for another process to unlock the study."""
@@ -51,10 +49,8 @@ class FactLog:
         self._unsaved: tuple[Fact, ...] = ()
         """Facts recorded after the study's file was lost: in the state, and nowhere else."""
         self._shared = SharedResults() if state.created.reuse_identical else None
-        self._skips: Skips | None = None
-        """Decides which promotions are skipped, while `optimize(skip=)` runs."""
-        self._stops: Stops | None = None
-        """Decides when the run ends early, while `optimize(stop=)` runs."""
+        self._omissions: Omissions | None = None
+        """Decides what is not evaluated, while `optimize` runs with `skip` or `stop`."""
         self._simulated: VirtualSchedule | None = None
         self._method_lock = MethodLock()
         self._keeps_lock = False
@@ -85,14 +81,12 @@ class FactLog:
     @property
     def _held(self) -> Collection[int]:
         """The brackets whose promotions wait for a decision whether they are skipped."""
-        return self._skips.held(self.state) if self._skips else ()
+        return self._omissions.undecided(self.state) if self._omissions else ()
 
     @property
     def _withheld(self) -> Collection[int]:
-        """The brackets of which no job can start: those above, and all that come after the first
-        one that is not complete if the run may end early."""
-        stopping = self._stops.held(self.state) if self._stops else ()
-        return {*self._held, *stopping} if stopping else self._held
+        """The brackets of which no job can start."""
+        return self._omissions.held(self.state) if self._omissions else ()
 
     @property
     def has_unsaved(self) -> bool:
@@ -142,37 +136,28 @@ class FactLog:
                 self.storage.end_turn()
 
     @contextmanager
-    def saving(self, skip: float | None = None, stop: float | None = None) -> Iterator[None]:
-        """Within this block, skip promotions that become the best with a probability below `skip`,
-        and end the run when a notably better config is found with a probability below `stop`; None
-        or 0 does neither. A run that was stopped with a larger probability continues. Locks the
+    def saving(self, **risks: float | None) -> Iterator[None]:
+        """Within this block, decide by the risks `skip`, `stop` and `stop_training` what is not
+        evaluated, or not to the end. A run that was stopped with a larger risk continues. Locks the
         study until it is closed."""
         with self._method_lock.lock:
             self._lock()
-            self._decide_by(skip, stop)
+            if any(risk is not None for risk in risks.values()):
+                from deepband.study.omissions import Omissions
+
+                self._omissions = Omissions(self.state, self._expected_configs, **risks)
         try:
             with self._method_lock.lock:
                 self._continue_run()
                 self._store_derived(())
             yield
         finally:
-            self._skips = self._stops = None
-
-    def _decide_by(self, skip: float | None, stop: float | None) -> None:
-        """Decide what is skipped and stopped by these risks from now on."""
-        if skip is None and stop is None:
-            return
-        from deepband.study.skips import Skips, read_risk
-        from deepband.study.stops import Stops
-
-        risks = read_risk("skip", self.state, skip), read_risk("stop", self.state, stop)
-        self._skips = None if risks[0] is None else Skips(risks[0])
-        self._stops = None if risks[1] is None else Stops(risks[1], self._expected_configs)
+            self._omissions = None
 
     def _continue_run(self) -> None:
         """Take the stop of the current run back, unless it would be stopped again."""
         stopped = self.state.run.stopped
-        if stopped is not None and not (self._stops and self._stops.keeps(stopped)):
+        if stopped is not None and not (self._omissions and self._omissions.keeps(stopped)):
             self._store([RunStopped(self.state.run.number, None)])
 
     def _expected_configs(self, state: State, keys: Iterable[JobKey]) -> Iterable[ConfigsDrawn]:
@@ -242,7 +227,7 @@ class FactLog:
     @property
     def _derives(self) -> bool:
         """Whether facts may follow from others."""
-        return bool(self._shared or self._skips or self._stops)
+        return bool(self._shared or self._omissions)
 
     def _store_derived(self, facts: Sequence[Fact]) -> None:
         """Store what follows from these facts: skipped promotions first, then the end of the run,
@@ -251,7 +236,7 @@ class FactLog:
         new = list(facts)
         try:
             while True:
-                while decided := self._due_decisions():
+                while self._omissions and (decided := self._omissions.due(self.state)):
                     self._store(decided)
                     new += decided
                 shared = self._due_shares(new)
@@ -262,10 +247,6 @@ class FactLog:
         except BaseException:
             self._forget_due()
             raise
-
-    def _due_decisions(self) -> Sequence[JobSkipped | RunStopped]:
-        skipped = self._skips.due(self.state) if self._skips else ()
-        return skipped or (self._stops.due(self.state) if self._stops else ())
 
     def _due_shares(self, facts: Sequence[Fact]) -> list[JobFinished]:
         if self._shared is None:

@@ -24,6 +24,7 @@ from deepband.execution.objective import Objective
 from deepband.execution.outbox import Outbox
 from deepband.execution.progress import Meter
 from deepband.execution.runner import RunOptions, run_jobs
+from deepband.execution.training_watch import TrainingWatch
 from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
 from deepband.study.fact_log import SECONDS_TO_WAIT
@@ -109,6 +110,9 @@ class LeasingSession:
 
     def seed(self, job: Job) -> int:
         return self._session.seed(job)
+
+    def watch(self, job: Job) -> TrainingWatch | None:
+        return self._session.watch(job)
 
     # Jobs
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from deepband.analysis.quote import Quote
     from deepband.execution.progress import Meter
+    from deepband.execution.training_watch import TrainingWatch
 
     SpaceSpec: TypeAlias = Space | ConfigurationSpace | Mapping[str, Any]
     """What users may give as a search space."""
@@ -283,8 +284,19 @@ class Session(FactLog):
         return training_seed(self.state.created.seed, *job.key)
 
     def resumable(self, job: Job) -> list[int]:
-        """The rungs below a job's own on which its config was evaluated and did not fail."""
+        """The rungs below a job's own on which its config was evaluated to the end and did not
+        fail."""
         return resumable_rungs(self.state, job)
+
+    def watch(self, job: Job) -> TrainingWatch | None:
+        """What decides whether the training of a job should stop early; None if nothing does."""
+        from deepband.execution.training_watch import TrainingWatch
+
+        criteria = self.state.criteria
+        if not criteria.ranks_by_loss:
+            return None
+        limits = self._omissions.limits(self.state, job.key) if self._omissions else ()
+        return TrainingWatch(limits, float(job.budget), criteria.maximize)
 
     def expects(self, job: Job) -> bool:
         """Whether this is an open job of the study, with the config that the study gave it."""

@@ -8,33 +8,12 @@ that skips nothing is not recorded: taken again after an interruption, it is the
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from itertools import accumulate
+from operator import itemgetter
 
 from deepband.core.facts import JobSkipped
-from deepband.core.schedule import is_finite
 from deepband.core.state import State
-from deepband.errors import InputError, SeveralObjectivesError, shown
-
-EFFECTS = {"skip": "no promotion can be skipped", "stop": "the run cannot be stopped early"}
-"""What a study with several objectives cannot do, by the name of the argument."""
-
-
-def read_risk(name: str, state: State, given: float | None) -> float | None:
-    """The risk that a user gave as `skip` or `stop`, or None if nothing is predicted."""
-    if given is None:
-        return None
-    if not is_finite(given) or not 0 <= given < 1:
-        example = "0.01" if name == "skip" else "0.05"
-        raise InputError(
-            f"{name} is {shown(given)}: give a probability below 1, such as {example}."
-        )
-    if given and state.criteria.several:
-        raise SeveralObjectivesError(state.criteria.names, EFFECTS[name], f"Leave out `{name}`.")
-    if given and state.criteria.constraints:
-        raise InputError(
-            f"{name} is given, but the study has constraints, and whether a config will violate "
-            f"one is not predicted: leave out `{name}`."
-        )
-    return float(given) or None
 
 
 class Skips:
@@ -75,13 +54,19 @@ class Skips:
         rung = progress.rung
         found = [
             JobSkipped(bracket, index, rung, run, risk)
-            for index, risk in promotion_risks(state, bracket).items()
-            if risk < self._risk and progress.is_waiting(index)
-            if not state.is_leased((bracket, index, rung), now)
+            for index, risk in self._unlikely(promotion_risks(state, bracket))
+            if progress.is_waiting(index) and not state.is_leased((bracket, index, rung), now)
         ]
         if not found:
             self._decided.add((run, bracket, rung))
         return found
+
+    def _unlikely(self, risks: Mapping[int, float]) -> list[tuple[int, float]]:
+        """The promoted configs that are least likely to become the best, as long as the sum of
+        their probabilities, by index, is below the risk."""
+        order = sorted(risks.items(), key=itemgetter(1, 0))
+        totals = accumulate(risk for _, risk in order)
+        return sorted(each for each, total in zip(order, totals, strict=True) if total < self._risk)
 
 
 def _is_begun(state: State, bracket: int, rung: int) -> bool:

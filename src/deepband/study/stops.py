@@ -32,7 +32,7 @@ class Stops:
 
     def due(self, state: State) -> list[RunStopped]:
         """The stop that can be recorded now, if there is one."""
-        bracket = _first_open(state)
+        bracket = first_open(state)
         if bracket is None or not self._awaits(state, bracket):
             return []
         risk = self._risk_of(state, bracket)
@@ -43,7 +43,7 @@ class Stops:
 
     def held(self, state: State) -> set[int]:
         """The brackets of which no job can start, since the run may end before."""
-        bracket = _first_open(state)
+        bracket = first_open(state)
         if bracket is None:
             return set()
         first = bracket if self._awaits(state, bracket) else bracket + 1
@@ -80,7 +80,7 @@ def _moment(state: State, bracket: int) -> tuple[int, int, int]:
     return state.run.number, bracket, state.progress[bracket].rung
 
 
-def _first_open(state: State) -> int | None:
+def first_open(state: State) -> int | None:
     """The first bracket of the current run that is not complete; None if there is none, if the run
     was stopped already, and if it is frugal, which evaluates little."""
     if state.run.frugal or state.run.stopped is not None:

@@ -117,6 +117,7 @@ class Study:
         precheck: Precheck | None = None,
         skip: float | None = None,
         stop: float | None = None,
+        stop_training: float | None = None,
     ) -> None:
         """Evaluate jobs until the current run is done or a limit is reached.
 
@@ -175,6 +176,11 @@ class Study:
         done and marked as stopped. A call without `stop` completes it, and an extension continues
         from what it has evaluated. Brackets run one after another. It needs the same as `skip`.
 
+        With `stop_training`, such as 0.05, `context.should_stop()` also returns True when a config
+        is unlikely to become the best, by the losses that the objective has reported so far. For
+        each bracket, the probability that this stops the best config is estimated to be below this.
+        Brackets run one after another. It needs the same as `skip`.
+
         If evaluations fail, a FailedEvaluationsWarning says how many of the run failed, and why.
 
         With `ahead`, idle workers evaluate jobs that the next deepening will need in any case, up
@@ -191,6 +197,7 @@ class Study:
         from deepband.analysis.failures import FailureWatch
         from deepband.execution.limits import Limits
         from deepband.execution.runner import RunOptions, run_jobs
+        from deepband.study.omissions import check_ahead
         from deepband.study.user_warnings import (
             warn_of_failures,
             warn_of_idle_workers,
@@ -200,6 +207,7 @@ class Study:
 
         if ahead_limit is not None and not ahead:
             raise InputError("ahead_limit bounds what ahead=True spends: give both.")
+        check_ahead(ahead, stop_training)
         limits = Limits(max_seconds, max_cost, ahead_limit if ahead else 0)
         options = RunOptions(
             workers=workers,
@@ -222,7 +230,7 @@ class Study:
             warn_of_small_batches(self.session, batch)
         watch = FailureWatch(self.session.state)
         self._take_over()
-        with self.session.saving(skip, stop):
+        with self.session.saving(skip=skip, stop=stop, stop_training=stop_training):
             run_jobs(self.session, objective, limits, options)
         warn_of_failures(watch, self.session)
 

@@ -233,8 +233,16 @@ def _outcome(study: Study, job: Job, places: Mapping[Any, Placed]) -> tuple[Outc
                 return rejection(criteria), True
             outcome = read_result(_result(known, criteria), criteria)
             error = known.details.get("error", outcome.error)
-            return outcome._replace(error=error, seconds=known.details.get("seconds")), False
+            timed = outcome._replace(error=error, seconds=known.details.get("seconds"))
+            return timed._replace(stopped_after=_stopped_after(known, timed)), False
     return None
+
+
+def _stopped_after(known: Known, outcome: Outcome) -> float | None:
+    """The budget after which training was stopped, if deepband exported one."""
+    after = known.details.get("stopped_after")
+    valid = isinstance(after, int | float) and 0 < after < math.inf and outcome.loss == math.inf
+    return float(after) if after is not None and valid else None
 
 
 def _missing(study: Study, config: Config, finding: Finding) -> Finding:

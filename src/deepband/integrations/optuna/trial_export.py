@@ -155,6 +155,7 @@ def _outcome(state: State, path: Trajectory) -> TrialState:
     if path.last.loss is None:
         return TrialState.FAIL
     complete = path.last.rung >= state.schedule.top and path.last.origin != PRECHECK
+    complete = complete and path.last.stopped_after is None
     return TrialState.COMPLETE if complete else TrialState.PRUNED
 
 
@@ -185,6 +186,7 @@ def _details(result: JobFinished) -> dict[str, Any]:
         "metrics": dict(result.metrics) if result.metrics else None,
         "seconds": result.seconds,
         "origin": result.origin,
+        "stopped_after": result.stopped_after,
     }
     return {key: value for key, value in known.items() if value is not None}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,9 +26,11 @@ from deepband.interfaces.cli.output import command, say, show
 from deepband.interfaces.cli.run_options import options_of_runs
 from deepband.storage.retention import KEEP, read_keep, retraining_cost, superfluous
 from deepband.study.extension_policy import read_automatic
+from deepband.study.omissions import check_ahead
 from deepband.study.study import Study
 from deepband.study.user_warnings import warn_of_small_space
 
+RISK = click.FloatRange(0, 1, max_open=True)
 Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
 
 
@@ -39,15 +42,21 @@ Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
 @click.option("--ahead-limit", type=float, help="Spend at most this many units of budget ahead.")
 @click.option(
     "--skip",
-    type=float,
+    type=RISK,
     metavar="RISK",
     help="Skip promotions that become the best with a lower probability, such as 0.01.",
 )
 @click.option(
     "--stop",
-    type=float,
+    type=RISK,
     metavar="RISK",
     help="End runs that find a notably better config with a lower probability, such as 0.05.",
+)
+@click.option(
+    "--stop-training",
+    type=RISK,
+    metavar="RISK",
+    help="Let objectives stop the training of configs that are unlikely to become the best.",
 )
 @click.option(
     "--retry-failed", is_flag=True, help="First repeat failures on rungs that are not finished."
@@ -67,6 +76,7 @@ def run(
     ahead_limit: float | None,
     skip: float | None,
     stop: float | None,
+    stop_training: float | None,
     retry_failed: bool,
     widen_to: int | None,
     deepen_to: float | None,
@@ -84,6 +94,8 @@ def run(
     Repeating it continues where it stopped, and does nothing once all is done.
     """
     steps = _steps(widen_to, deepen_to, strategy)
+    check_ahead(ahead, stop_training)
+    risks = {"skip": skip, "stop": stop, "stop_training": stop_training}
     read_device_options(given)
     ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
     limits = Limits(max_seconds, max_cost, ahead_limit)
@@ -91,7 +103,7 @@ def run(
         _check_steps(opened, steps)
         if retry_failed:
             say(_retry_failed(opened))
-        _run_steps(opened, objective, limits, RunOptions(**execution), steps, (skip, stop))
+        _run_steps(opened, objective, limits, RunOptions(**execution), steps, risks)
         report_end(opened, study, "a limit")
         if opened.done:
             say(f"Deeper, wider or done? Ask: {command('advice', study)}")
@@ -135,12 +147,12 @@ def _run_steps(
     limits: Limits,
     options: RunOptions,
     steps: Steps,
-    risks: tuple[float | None, float | None],
+    risks: Mapping[str, float | None],
 ) -> None:
     """Run a study, then extend and run it step by step. The limits are those of all of it."""
     if not study.done:
         warn_of_small_space(study.session)
-    with study.session.saving(*risks):
+    with study.session.saving(**risks):
         run_jobs(study.session, objective, limits, options)
         for strategy, target in steps:
             if not study.done or limits.out_of_time():

@@ -54,6 +54,8 @@ def _values(state: State, result: JobFinished) -> list[str]:
     others = [""] * (len(_columns(state)) - 1)
     if result.loss is None:
         return ["failed", *others]
+    if result.stopped_after is not None:
+        return [f"stopped after {result.stopped_after:.6g}", *others]
     found = verdict(state, result)
     if found == "rejected":
         return ["rejected before training", *others]

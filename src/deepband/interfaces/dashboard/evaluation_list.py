@@ -160,7 +160,7 @@ def _row(state: State, result: JobFinished, names: list[str], metrics: list[str]
         "value": _value(state, result),
         "seconds": result.seconds,
         "failed": result.loss is None,
-        "verdict": verdict(state, result),
+        "verdict": _note(state, result),
         "error": None if result.error is None else shortened(result.error.split("\n")[0], 80),
         "metrics": [brief(found[name]) if name in found else "" for name in metrics],
         "config": [brief(config[name]) if name in config else "" for name in names],
@@ -168,8 +168,15 @@ def _row(state: State, result: JobFinished, names: list[str], metrics: list[str]
 
 
 def _value(state: State, result: JobFinished) -> str | None:
-    """The number that is optimised; None for a failure or a rejected config, and with several
-    objectives."""
-    if result.number is None or verdict(state, result) == "rejected":
+    """The number that is optimised; None for a failure, a rejected config or training that was
+    stopped early, and with several objectives."""
+    if result.number is None or result.stopped_after or verdict(state, result) == "rejected":
         return None
     return brief(state.value(result.number))
+
+
+def _note(state: State, result: JobFinished) -> str | None:
+    """Why a result that did not fail cannot be the best, or None."""
+    if result.stopped_after is not None:
+        return f"stopped after {result.stopped_after:.6g}"
+    return verdict(state, result)
