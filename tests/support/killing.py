@@ -174,6 +174,11 @@ MODES = {
     "stopping-and-skipping-in-process": Mode(
         sampler="tpe", workers=1, options={**TRUSTED, "skip": 0.1, "stop": 0.4}
     ),
+    "stopping-training": Mode(options={**TRUSTED, "stop_training": 0.4}),
+    "stopping-training-in-process": Mode(
+        sampler="tpe", workers=1, options={**TRUSTED, "stop_training": 0.4, "skip": 0.1}
+    ),
+    "stopping-training-in-batches": Mode(options={**TRUSTED, "stop_training": 0.4, "batch": 4}),
     "batches-in-process": Mode(workers=1, finishes=True, options={**TRUSTED, "batch": 4}),
 }
 
@@ -310,6 +315,8 @@ def training(mode: Mode, ledger: Ledger, pace: float) -> Training:
         if context.previous is not None:
             assert int((context.previous / "state").read_text()) == context.previous_budget
         result = outcome(config, budget, random.Random(context.seed), pace)
+        if "stop_training" in mode.options and isinstance(result, float):
+            result = reported(config, budget, context)
         if mode.saves:
             (context.path / "state").write_text(str(budget))
         print("x" * mode.prints, end="")
@@ -324,6 +331,17 @@ def outcome(config: dict[str, Any], budget: float, draw: random.Random, pace: fl
     if config["x"] < 0.1:
         return ValueError("too small")
     return config["x"] + draw.random() / 2 + 10 / budget
+
+
+def reported(config: dict[str, Any], budget: int, context: deepband.Context) -> float:
+    """A loss that is reported at the budgets of all rungs on the way, until training stops."""
+    loss = 0.0
+    for step in (step for step in (1, 3, 9, 27) if context.previous_budget < step <= budget):
+        loss = config["x"] + 1 / step
+        context.report(step, loss)
+        if context.should_stop():
+            break
+    return loss
 
 
 def named(result: object, config: Mapping[str, Any], mode: Mode) -> object:

@@ -46,7 +46,7 @@ def training_limits(
     wins = samples[samples[:, -2] < samples[:, -1]]
     budgets = map(float, state.run.budgets[:bracket])
     return tuple(
-        (budget, _exceeded_by(wins[:, rung], allowed)) for rung, budget in enumerate(budgets)
+        (budget, exceeded_by(wins[:, rung], allowed)) for rung, budget in enumerate(budgets)
     )
 
 
@@ -78,6 +78,6 @@ def _by_rank(known: Sequence[JobFinished]) -> list[Place]:
     return sorted(highest, key=lambda place: (highest[place], place))
 
 
-def _exceeded_by(losses: Floats, count: int) -> float:
+def exceeded_by(losses: Floats, count: int) -> float:
     """The smallest loss that at most this many exceed."""
     return float(np.sort(losses)[-1 - count]) if len(losses) > count else -math.inf
