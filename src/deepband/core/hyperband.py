@@ -38,7 +38,7 @@ def _waiting_jobs(state: State, virtual: VirtualSchedule | None) -> Iterator[Job
         return
     if virtual is not None:
         yield from (key for key in virtual.started(state) if not is_running(state, *key))
-    order = sorted((progress.rung, bracket) for bracket, progress in enumerate(state.progress))
+    order = sorted([(progress.rung, bracket) for bracket, progress in enumerate(state.progress)])
     for rung, bracket in order:
         for index in reversed(state.progress[bracket].waiting):
             if virtual is None:

@@ -409,6 +409,9 @@ class State:
         loss, leader = fact.loss, self.leaders.get(fact.rung)
         if loss is None:
             return
+        # Nearly always, there is a better one. All these are numbers: leaders have one objective.
+        if leader is not None and leader.loss < loss < math.inf:  # type: ignore[operator]
+            return
         if isinstance(loss, tuple) or self.criteria.several:
             self._check_losses(fact)
             self.rejected = self.rejected or fact.origin == PRECHECK
@@ -417,8 +420,6 @@ class State:
             self.rejected = self.rejected or fact.origin == PRECHECK
             self.stopped_training = self.stopped_training or fact.stopped_after is not None
             return
-        if leader is not None and loss > cast(float, leader.loss):
-            return  # nearly always
         if self.criteria.constraints and not self.standing(fact).feasible:
             return
         if leader is None or _precedence(fact) < _precedence(leader):

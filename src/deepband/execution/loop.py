@@ -315,10 +315,9 @@ class Loop:
         valid: list[Attempt] = []
         spoiled: list[Attempt] = []
         lost: dict[Call, list[Job]] = {}
-        calls: set[Call] = set()
-        for ended in all_ended:
-            call, attempt = self._end(ended), ended.attempt
-            calls.add(call)
+        calls = list(map(self._end, all_ended))
+        for call, ended in zip(calls, all_ended, strict=True):
+            attempt = ended.attempt
             if attempt is not None:
                 (spoiled if attempt.environment else valid).append(attempt)
             elif ended.fault is None:
@@ -334,11 +333,11 @@ class Loop:
 
     def _end(self, ended: Ended) -> Call:
         """Count a task that has ended in the call that it was part of."""
-        key = ended.task.job.key
+        key, attempt = ended.task.job.key, ended.attempt
         call = self._calls.pop(key)
         call.open -= 1
-        call.intact &= ended.attempt is not None and not ended.attempt.environment
-        call.intact &= call.size > 1 or ended.attempt is None or not ended.attempt.outcome.failed
+        if attempt is None or attempt.environment or (call.size == 1 and attempt.outcome.failed):
+            call.intact = False
         if call.intact and not call.open:
             self.queue.succeeded(key[2], call.size)
         return call

@@ -78,7 +78,8 @@ def ends(tasks: Sequence[Task], answer: Answer) -> list[Ended]:
     for task in tasks:
         attempt = attempts.get(task.job.key)
         if attempt is not None:
-            ended.append(Ended(task, Attempt(task.job, *attempt[1:])))
+            own = attempt.job is task.job  # a worker returns a copy
+            ended.append(Ended(task, attempt if own else Attempt(task.job, *attempt[1:])))
         elif not answer.more:
             ended.append(Ended(task, None, answer.lost, answer.fault))
     return ended
