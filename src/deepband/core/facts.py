@@ -138,6 +138,10 @@ class Outcome(NamedTuple):
     def failed(self) -> bool:
         return self.loss is None
 
+    def timed(self, seconds: float) -> Outcome:
+        """The same outcome of an evaluation that took this long."""
+        return Outcome(*self[:3], seconds, *self[4:])  # half the time of `_replace`
+
 
 class JobFinished(NamedTuple):
     """A config was evaluated on a rung, in the current run or ahead of the next one. A loss of None

@@ -315,12 +315,16 @@ class Loop:
         valid: list[Attempt] = []
         spoiled: list[Attempt] = []
         lost: dict[Call, list[Job]] = {}
-        calls = list(map(self._end, all_ended))
-        for call, ended in zip(calls, all_ended, strict=True):
-            attempt = ended.attempt
+        faults: list[str] = []
+        calls: list[Call] = []
+        for ended in all_ended:
+            call, attempt = self._end(ended), ended.attempt
+            calls.append(call)
             if attempt is not None:
                 (spoiled if attempt.environment else valid).append(attempt)
-            elif ended.fault is None:
+            elif ended.fault is not None:
+                faults.append(ended.fault)
+            else:
                 call.lost = ended.lost or "the call ended without a result"
                 lost.setdefault(call, []).append(ended.task.job)
         for call, jobs in lost.items():
@@ -328,8 +332,8 @@ class Loop:
         self._judge(valid, conclusive=not any(call.open for call in calls))
         if spoiled:
             self._try_again(spoiled)
-        if faults := list(dict.fromkeys(each.fault for each in all_ended if each.fault)):
-            raise BatchError(faults)
+        if faults:
+            raise BatchError(list(dict.fromkeys(faults)))
 
     def _end(self, ended: Ended) -> Call:
         """Count a task that has ended in the call that it was part of."""

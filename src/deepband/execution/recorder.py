@@ -94,7 +94,7 @@ class Recorder:
         if self._pruner:
             self._pruner.begin()
         self._accept(attempts)
-        self._session.record_outcomes((each.job, each.outcome) for each in attempts)
+        self._session.record_outcomes([(each.job, each.outcome) for each in attempts])
         self.pending.clear()
         if self._pruner:
             self._pruner.prune([attempt.job for attempt in attempts])
