@@ -21,6 +21,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -178,11 +179,12 @@ class Space:
             _values(parameter, row, mask)
             for parameter, row, mask in zip(self._parameters, matrix, active, strict=True)
         ]
+        rows = zip(*columns, strict=True)
         if active.all():
-            return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+            return list(map(dict, map(zip, repeat(names), rows)))
         return [
             {name: value for name, value, on in zip(names, values, present, strict=True) if on}
-            for values, present in zip(zip(*columns, strict=True), active.T.tolist(), strict=True)
+            for values, present in zip(rows, active.T.tolist(), strict=True)
         ]
 
 
