@@ -35,6 +35,7 @@ from deepband.core.records import Attempt
 from deepband.execution.executors import processes
 from deepband.execution.executors.worker_process import WorkerProcess
 from deepband.execution.outbox import Outbox
+from deepband.system import plain_files
 
 heavy = pytest.mark.heavy
 SPACE = {"x": (0.0, 1.0)}
@@ -855,14 +856,14 @@ def test_a_job_that_is_given_up_while_its_result_is_written_leaves_none(
     """Its checkpoint may be gone by then, and the next driver would record it without."""
     outbox, job = Outbox(tmp_path), Job(0, 1, 2, 9, {})
     outbox.make()
-    rename = outbox.rename
+    rename = plain_files.rename_inside
 
-    def given_up(folder: str, source: str, target: str) -> None:
+    def given_up(folder: int, source: str, target: str) -> None:
         outbox.drop(job.key, "abcd")
         rename(folder, source, target)
 
     with outbox.hold([job.key], "abcd", None) as held:
-        monkeypatch.setattr(outbox, "rename", given_up)
+        monkeypatch.setattr(plain_files, "rename_inside", given_up)
         held.put([Attempt(job, Outcome(0.5))])
     assert outbox.waiting() == []
 

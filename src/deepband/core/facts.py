@@ -28,10 +28,9 @@ def own_copy(values: Mapping[str, Any], leaf: Callable[[Any], Any] = lambda leaf
     """A copy of a config, or of metrics, that shares no list, dict or set with the original. Other
     values, such as a function among the choices, are passed through `leaf`, which by default
     returns them unchanged."""
-    for value in values.values():
-        if type(value) not in _IMMUTABLE:
-            return {name: _own(value, leaf) for name, value in values.items()}
-    return dict(values)  # nearly always
+    if _IMMUTABLE.issuperset(map(type, values.values())):  # nearly always
+        return dict(values)
+    return {name: _own(value, leaf) for name, value in values.items()}
 
 
 def _own(value: Any, leaf: Callable[[Any], Any]) -> Any:
@@ -138,6 +137,10 @@ class Outcome(NamedTuple):
     @property
     def failed(self) -> bool:
         return self.loss is None
+
+    def timed(self, seconds: float) -> Outcome:
+        """The same outcome of an evaluation that took this long."""
+        return Outcome(*self[:3], seconds, *self[4:])  # half the time of `_replace`
 
 
 class JobFinished(NamedTuple):

@@ -163,10 +163,9 @@ class Evaluation(EvaluationFields):
 def with_checkpoint(
     evaluation: Evaluation, find: Callable[[JobKey], Path | None] | None
 ) -> Evaluation:
-    """A copy of an evaluation whose checkpoint this function finds."""
-    other = Evaluation._make(evaluation)
-    other._find = find
-    return other
+    """The evaluation, whose checkpoint this function finds from now on."""
+    evaluation._find = find
+    return evaluation
 
 
 def _brief(value: object) -> str:

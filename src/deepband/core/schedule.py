@@ -214,7 +214,7 @@ class Schedule:
 
     def contains(self, bracket: int, index: int) -> bool:
         """Whether a config with this index starts in this bracket."""
-        return bracket in self.brackets and 0 <= index < self.start_size(bracket)
+        return 0 <= index < self._counts.get((bracket, bracket), 0)
 
     def extended(
         self, levels: int = 0, width: int | None = None, brackets: int | None = None

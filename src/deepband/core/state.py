@@ -339,18 +339,21 @@ class State:
     def _jobs_started(self, fact: JobsStarted) -> None:
         for bracket, same in groupby(fact.jobs, key=itemgetter(0)):
             jobs = list(same)
-            indices = [index for _, index, _ in jobs]
-            if self.is_ahead(bracket, max(indices)):
-                ahead = {job for job in jobs if self.is_ahead(bracket, job[1])}
-                self.ahead.running |= ahead
-                jobs = [job for job in jobs if job not in ahead]
-                indices = [index for _, index, _ in jobs]
-            if self.late.jobs:  # a process found one that an unfinished run had left behind
-                late = {job for job in jobs if self.is_late(*job)}
-                self.late.running |= late
-                indices = [job[1] for job in jobs if job not in late]
-            if indices:
-                self.progress[bracket].start(indices)
+            if self.late.jobs or self.is_ahead(bracket, max(jobs)[1]):
+                jobs = [job for job in jobs if not self._started_elsewhere(job)]
+            if jobs:
+                self.progress[bracket].start([index for _, index, _ in jobs])
+
+    def _started_elsewhere(self, job: JobKey) -> bool:
+        """Whether a job that was handed out is not one of the current run: it is ahead, or a
+        process found one that an unfinished run had left behind."""
+        if self.is_ahead(*job[:2]):
+            self.ahead.running.add(job)
+        elif self.is_late(*job):
+            self.late.running.add(job)
+        else:
+            return False
+        return True
 
     def _job_released(self, fact: JobReleased) -> None:
         bracket, index, rung = fact.job
@@ -409,6 +412,9 @@ class State:
         loss, leader = fact.loss, self.leaders.get(fact.rung)
         if loss is None:
             return
+        # Nearly always, there is a better one. All these are numbers: leaders have one objective.
+        if leader is not None and leader.loss < loss < math.inf:  # type: ignore[operator]
+            return
         if isinstance(loss, tuple) or self.criteria.several:
             self._check_losses(fact)
             self.rejected = self.rejected or fact.origin == PRECHECK
@@ -417,8 +423,6 @@ class State:
             self.rejected = self.rejected or fact.origin == PRECHECK
             self.stopped_training = self.stopped_training or fact.stopped_after is not None
             return
-        if leader is not None and loss > cast(float, leader.loss):
-            return  # nearly always
         if self.criteria.constraints and not self.standing(fact).feasible:
             return
         if leader is None or _precedence(fact) < _precedence(leader):

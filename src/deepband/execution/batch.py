@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, TypeAlias
 
 from deepband.core.facts import Outcome
@@ -141,7 +141,7 @@ class BatchCall:
         if task.context is None:
             return task
         values = {each.name: getattr(task.context, each.name) for each in fields(Context)}
-        return replace(task, context=BatchContext(**values, _call=self, _position=position))
+        return task._replace(context=BatchContext(**values, _call=self, _position=position))
 
     def check_open(self, position: int) -> None:
         """Raise if a task has ended."""
@@ -231,7 +231,7 @@ class BatchCall:
 
         def attempt(each: tuple[int, Outcome]) -> Attempt:
             position, outcome = each
-            timed = outcome._replace(seconds=seconds[position])
+            timed = outcome.timed(seconds[position])
             return attempt_of(self.tasks[position], timed, environment)
 
         saves = self.tasks[0].context is not None

@@ -315,13 +315,16 @@ class Loop:
         valid: list[Attempt] = []
         spoiled: list[Attempt] = []
         lost: dict[Call, list[Job]] = {}
-        calls: set[Call] = set()
+        faults: list[str] = []
+        calls: list[Call] = []
         for ended in all_ended:
             call, attempt = self._end(ended), ended.attempt
-            calls.add(call)
+            calls.append(call)
             if attempt is not None:
                 (spoiled if attempt.environment else valid).append(attempt)
-            elif ended.fault is None:
+            elif ended.fault is not None:
+                faults.append(ended.fault)
+            else:
                 call.lost = ended.lost or "the call ended without a result"
                 lost.setdefault(call, []).append(ended.task.job)
         for call, jobs in lost.items():
@@ -329,16 +332,16 @@ class Loop:
         self._judge(valid, conclusive=not any(call.open for call in calls))
         if spoiled:
             self._try_again(spoiled)
-        if faults := list(dict.fromkeys(each.fault for each in all_ended if each.fault)):
-            raise BatchError(faults)
+        if faults:
+            raise BatchError(list(dict.fromkeys(faults)))
 
     def _end(self, ended: Ended) -> Call:
         """Count a task that has ended in the call that it was part of."""
-        key = ended.task.job.key
+        key, attempt = ended.task.job.key, ended.attempt
         call = self._calls.pop(key)
         call.open -= 1
-        call.intact &= ended.attempt is not None and not ended.attempt.environment
-        call.intact &= call.size > 1 or ended.attempt is None or not ended.attempt.outcome.failed
+        if attempt is None or attempt.environment or (call.size == 1 and attempt.outcome.failed):
+            call.intact = False
         if call.intact and not call.open:
             self.queue.succeeded(key[2], call.size)
         return call

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from deepband.core.criteria import Criteria
 from deepband.core.facts import Config, Outcome, own_copy
@@ -28,8 +28,7 @@ Objective: TypeAlias = Callable[..., object]
 """`objective(config, budget)` or `objective(config, budget, context)`; see `takes_context`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """A job with everything that a worker needs to run it."""
 
     job: Job
@@ -139,8 +138,7 @@ def perform(objective: Objective, task: Task, interruptible: bool = True) -> Att
     for KeyboardInterrupt if `interruptible`."""
     start = time.perf_counter()
     outcome, environment = _call(objective, task, interruptible)
-    timed = outcome._replace(seconds=time.perf_counter() - start)
-    return attempt_of(task, timed, environment)
+    return attempt_of(task, outcome.timed(time.perf_counter() - start), environment)
 
 
 def end_unless(process: int) -> None:

@@ -93,13 +93,14 @@ class HeldJobs(NamedTuple):
         name = _name(attempts[0].job.key, token)
         if not (outbox.jobs / self.name).exists():
             return
-        with open(plain_files.create_file(outbox.folder, RESULTS, f".{name}"), "wb") as file:
-            file.write(b"\n".join(map(attempt_codec.encode, attempts)))
-            file.flush()
-            os.fsync(file.fileno())
-        outbox.rename(RESULTS, f".{name}", name)
-        if not (outbox.jobs / self.name).exists():  # the driver gave the jobs up in between
-            plain_files.remove_file(outbox.folder, RESULTS, name)
+        with plain_files.opened_folder(outbox.folder, RESULTS, make=True) as results:
+            with open(plain_files.create_inside(results, f".{name}"), "wb") as file:
+                file.write(b"\n".join(map(attempt_codec.encode, attempts)))
+                file.flush()
+                os.fsync(file.fileno())
+            plain_files.rename_inside(results, f".{name}", name)
+            if not (outbox.jobs / self.name).exists():  # the driver gave the jobs up in between
+                plain_files.remove_inside(results, name)
 
 
 def _portions(attempts: Sequence[Attempt]) -> Iterator[Sequence[Attempt]]:
@@ -152,27 +153,27 @@ class Outbox:
 
         It is a record lock, because forked children do not inherit those."""
         name = _name(keys[0], token)
-        hidden = f".{name}"  # it becomes visible once it is locked
-        descriptor = plain_files.create_file(self.folder, JOBS, hidden)
+        descriptor = self._create_locked(name, _note(keys[1:], seconds, device))
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX)
-            now = time.time()
-            note = {
-                "pid": os.getpid(),
-                "host": socket.gethostname(),
-                "started": now,
-                "deadline": None if seconds is None else now + seconds,
-                "device": device,
-                "others": keys[1:],
-            }
-            with suppress(OSError):  # on a full disk, the file says nothing about the worker
-                os.write(descriptor, json.dumps(note).encode())
-            self.rename(JOBS, hidden, name)
             yield HeldJobs(self, name)
         finally:
             with suppress(OSError):  # the next driver removes it, because it is not locked
                 plain_files.remove_file(self.folder, JOBS, name)
             os.close(descriptor)
+
+    def _create_locked(self, name: str, note: bytes) -> int:
+        """A descriptor of a new job file, which becomes visible once it is locked."""
+        with plain_files.opened_folder(self.folder, JOBS, make=True) as jobs:
+            descriptor = plain_files.create_inside(jobs, f".{name}")
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX)
+                with suppress(OSError):  # on a full disk, the file says nothing about the worker
+                    os.write(descriptor, note)
+                plain_files.rename_inside(jobs, f".{name}", name)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        return descriptor
 
     def get(self, keys: Sequence[JobKey], token: str) -> list[Attempt]:
         """The results of attempts at these jobs, if there are any."""
@@ -275,11 +276,6 @@ class Outbox:
             raise  # it may be readable later
         return attempt_codec.decode(content)
 
-    def rename(self, folder: str, source: str, target: str) -> None:
-        """Rename a file within one of the folders."""
-        with plain_files.opened_folder(self.folder, folder) as descriptor:
-            os.rename(source, target, src_dir_fd=descriptor, dst_dir_fd=descriptor)
-
     @contextmanager
     def _storage_errors(self) -> Iterator[None]:
         try:
@@ -301,7 +297,7 @@ def read_job_file(path: Path) -> RunningJobs | None:
         return None
     try:
         held = lock_holder(descriptor) is not None
-        note = _note(os.read(descriptor, MOST_NOTE))
+        note = _read_note(os.read(descriptor, MOST_NOTE))
         silent = abs(time.time() - os.fstat(descriptor).st_mtime)  # the clocks may differ
     finally:
         os.close(descriptor)
@@ -330,7 +326,21 @@ def lock_holder(descriptor: int) -> int | None:
     return None if kind == fcntl.F_UNLCK else max(0, pid)
 
 
-def _note(content: bytes) -> dict[str, Any]:
+def _note(others: Sequence[JobKey], seconds: float | None, device: str) -> bytes:
+    """The content of the job file of this process, which may run for so many seconds."""
+    now = time.time()
+    note = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "started": now,
+        "deadline": None if seconds is None else now + seconds,
+        "device": device,
+        "others": others,
+    }
+    return json.dumps(note).encode()
+
+
+def _read_note(content: bytes) -> dict[str, Any]:
     """The content of a job file. Missing and impossible values are replaced by defaults."""
     note: Any = None
     with suppress(ValueError, RecursionError):

@@ -51,11 +51,11 @@ class Recorder:
         """Take outcomes that are to be recorded. Raises ObjectiveError if there are only failures,
         and enough of them, unless others of the same call may still succeed."""
         self.pending += attempts
-        failures = sum(attempt.outcome.loss is None for attempt in attempts)
-        self.any_failed |= failures > 0
+        failed = [attempt.outcome.loss is None for attempt in attempts]
+        self.any_failed |= any(failed)
         if self._trusted or not attempts:
             return
-        if failures < len(attempts) or self._shared.any_succeeded:
+        if not all(failed) or self._shared.any_succeeded:
             self._trusted = True
         elif conclusive and len(self.pending) >= self._first_failures:
             first = self.pending[: self._first_failures]
@@ -94,7 +94,7 @@ class Recorder:
         if self._pruner:
             self._pruner.begin()
         self._accept(attempts)
-        self._session.record_outcomes((each.job, each.outcome) for each in attempts)
+        self._session.record_outcomes([(each.job, each.outcome) for each in attempts])
         self.pending.clear()
         if self._pruner:
             self._pruner.prune([attempt.job for attempt in attempts])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,28 +58,22 @@ class ConfigSource:
         together with them. If the sampler learns, `virtual` is given, and each fact must be applied
         to the state before the next one is requested."""
         if virtual is None:
-            yield from self._chunks(state, keys)
-            return
-        for bracket, index, _ in keys:
-            if index >= len(state.configs[bracket]):
-                yield self._group(state, virtual, virtual.draw_of(bracket, index))
+            lasts = _last_missing(state, keys)
+            return self._chunks(state, lasts) if lasts else iter(())
+        return self._groups(state, keys, virtual)
 
     def expected(self, state: State, keys: Iterable[JobKey]) -> Iterator[ConfigsDrawn]:
         """Configs in place of those that these jobs need and that do not exist yet: the same ones
         or, if the sampler learns, random ones."""
         if not self.sampler.learns:
-            return self._chunks(state, keys)
+            return self.missing(state, keys)
         from deepband.samplers.uniform import Uniform
 
-        return ConfigSource(state, self.space(state), Uniform())._chunks(state, keys)
+        return ConfigSource(state, self.space(state), Uniform()).missing(state, keys)
 
-    def _chunks(self, state: State, keys: Iterable[JobKey]) -> Iterator[ConfigsDrawn]:
+    def _chunks(self, state: State, lasts: Mapping[int, int]) -> Iterator[ConfigsDrawn]:
+        """The configs up to these indices, by bracket, and those that are sampled with them."""
         existing = state.configs
-        lasts: dict[int, int] = {}
-        for bracket, index, _ in keys:
-            is_new = bracket >= len(existing) or index >= len(existing[bracket])
-            if is_new and index > lasts.get(bracket, -1):
-                lasts[bracket] = index
         for bracket, last in lasts.items():
             end = (last // self.created.chunk + 1) * self.created.chunk
             ahead = state.is_ahead(bracket, last)
@@ -87,6 +81,13 @@ class ConfigSource:
             first = len(existing[bracket]) if bracket < len(existing) else 0
             size = schedule.start_size(bracket)
             yield self._draw(state, bracket, range(first, min(end, size)))
+
+    def _groups(
+        self, state: State, keys: Iterable[JobKey], virtual: VirtualSchedule
+    ) -> Iterator[ConfigsDrawn]:
+        for bracket, index, _ in keys:
+            if index >= len(state.configs[bracket]):
+                yield self._group(state, virtual, virtual.draw_of(bracket, index))
 
     def _group(self, state: State, virtual: VirtualSchedule, draw: Draw) -> ConfigsDrawn:
         """The configs of a draw that do not exist: users may have enqueued the first ones."""
@@ -154,3 +155,14 @@ class ConfigSource:
             return list(evaluations)
         space = self.space(state)
         return [each for each in evaluations if space.has(each.config)]
+
+
+def _last_missing(state: State, keys: Iterable[JobKey]) -> dict[int, int]:
+    """By bracket: the largest index among these jobs that has no config."""
+    configs = state.configs
+    lasts: dict[int, int] = {}  # faster than dict[int, int](), which every evaluation would pay
+    for bracket, index, _ in keys:
+        is_new = bracket >= len(configs) or index >= len(configs[bracket])
+        if is_new and index > lasts.get(bracket, -1):
+            lasts[bracket] = index
+    return lasts

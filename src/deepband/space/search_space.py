@@ -21,6 +21,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -174,30 +175,28 @@ class Space:
 
         names = list(self.configspace)
         active = ~np.isnan(matrix)
-        columns = [
-            _values(parameter, row, mask)
-            for parameter, row, mask in zip(self._parameters, matrix, active, strict=True)
-        ]
-        if active.all():
-            return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        complete = active.all()
+        if not complete:
+            lowers = [[parameter.lower_vectorized] for parameter in self._parameters]
+            matrix = np.where(active, matrix, lowers)
+        vectors = zip(self._parameters, matrix, strict=True)
+        rows = zip(*[_values(parameter, row) for parameter, row in vectors], strict=True)
+        if complete:
+            return list(map(dict, map(zip, repeat(names), rows)))
         return [
             {name: value for name, value, on in zip(names, values, present, strict=True) if on}
-            for values, present in zip(zip(*columns, strict=True), active.T.tolist(), strict=True)
+            for values, present in zip(rows, active.T.tolist(), strict=True)
         ]
 
 
-def _values(parameter: Hyperparameter[Any, Any], row: NDArray[Any], active: Any) -> list[Any]:
+def _values(parameter: Hyperparameter[Any, Any], row: NDArray[Any]) -> list[Any]:
     """A parameter's values as Python objects; choices are the user's own objects."""
-    import numpy as np
-    from ConfigSpace.hyperparameters import Constant
-
-    filled = np.where(active, row, parameter.lower_vectorized)
     listed = choices(parameter)
-    if isinstance(parameter, Constant):
-        return listed * len(filled)
+    if len(listed) == 1:  # such as that of a constant, which is not numbered
+        return listed * len(row)
     if listed:
-        return [listed[int(number)] for number in filled]
-    values: list[Any] = parameter.to_value(filled).tolist()
+        return [listed[int(number)] for number in row]
+    values: list[Any] = parameter.to_value(row).tolist()
     return values
 
 

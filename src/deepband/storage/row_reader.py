@@ -46,8 +46,9 @@ from deepband.storage.schema import (
 from deepband.storage.tagged_json import from_text
 
 Head: TypeAlias = Mapping[str, Any]
-"""The row of the study, by column. Two entries are not stored: the `format` of the file, and as
-`leased` the part of `contents` that belongs to leases, whose rows are removed one day."""
+"""The row of the study, by column, and its `checksum`. Two entries are not stored: the `format` of
+the file, and as `leased` the part of `contents` that belongs to leases, whose rows are removed one
+day."""
 ID = re.compile("[0-9A-Za-z]{1,64}")
 """What the id of a study may look like: it is also the name of a folder."""
 FIRST_WITH_CONFIRMATIONS = 5
@@ -99,12 +100,14 @@ def head(connection: sqlite3.Connection) -> Head:
     """The verified row of the study, and its format. Columns that an older format does not have are
     None."""
     check_references(connection)
-    rows = list(_rows(connection, "studies", _tally(connection)))
+    tally = _tally(connection)
+    rows = list(_rows(connection, "studies", tally))
     if len(rows) != 1:
         raise FactError(f"the table studies has {len(rows)} rows, not one")
     version = format_of(connection)
     leased = lease_rows.total(connection) if version >= FIRST_WITH_LEASES else 0
-    return dict(zip(STUDY, rows[0], strict=True)) | {"format": version, "leased": leased}
+    more = {"checksum": tally and tally.total, "format": version, "leased": leased}
+    return dict(zip(STUDY, rows[0], strict=True)) | more
 
 
 def _check_contents(tally: Tally | None, row: Head) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -31,6 +31,10 @@ from deepband.storage.tagged_json import to_text
 
 _Open: TypeAlias = dict[str, Any]
 """The row of the study while a commit is being written."""
+_INSERT = {
+    table: f"INSERT INTO {table} ({LISTED[table]}, checksum) VALUES ({'?, ' * len(names.split())}?)"
+    for table, names in COLUMNS.items()
+}
 THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
 
 
@@ -41,40 +45,34 @@ def write(connection: sqlite3.Connection, facts: Iterable[Fact], head: Head | No
     row["commits"] = row.get("commits", 0) + 1
     for kind, same in groupby(facts, key=type):
         _WRITE[kind](connection, list(same), row)
+    values = tuple([row[name] for name in STUDY])
+    row["checksum"] = checksum("studies", values)
     if head is None:
-        _insert(connection, "studies", [tuple(row[name] for name in STUDY)])
+        _insert(connection, "studies", [values])
         return row
     cursor = connection.execute(
         "UPDATE studies SET objective = ?, commits = ?, reopened = ?, contents = ?, checksum = ? "
         "WHERE commits = ? AND checksum = ?",
         (
-            *(row[name] for name in ("objective", "commits", "reopened", "contents")),
-            _checksum(row),
+            *(row[name] for name in ("objective", "commits", "reopened", "contents", "checksum")),
             head["commits"],
-            _checksum(head),
+            head["checksum"],
         ),
     )
     return row if cursor.rowcount == 1 else None
 
 
-def _checksum(row: Head) -> int:
-    return checksum("studies", tuple(row[name] for name in STUDY))
-
-
 def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Row]) -> int:
     """Insert rows with the values of all COLUMNS, and return the sum of their checksums."""
     sums = [checksum(table, row) for row in rows]
-    marks = ", ".join("?" for _ in COLUMNS[table].split())
-    connection.executemany(
-        f"INSERT INTO {table} ({LISTED[table]}, checksum) VALUES ({marks}, ?)",
-        [(*row, each) for row, each in zip(rows, sums, strict=True)],
-    )
+    checked = [(*row, each) for row, each in zip(rows, sums, strict=True)]
+    connection.executemany(_INSERT[table], checked)
     return sum(sums)
 
 
 def _now() -> str:
     """The current time in the format of SQLite's CURRENT_TIMESTAMP."""
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
 
 
 def _write_study(_: sqlite3.Connection, facts: Sequence[StudyCreated], row: _Open) -> None:

@@ -19,9 +19,8 @@ from deepband.core.facts import (
     Confirmed,
     Fact,
     JobFinished,
-    JobReleased,
     JobSkipped,
-    JobsStarted,
+    Note,
     RunStopped,
 )
 from deepband.core.state import State
@@ -166,7 +165,7 @@ class SqliteStorage:
     def append(self, facts: Sequence[Fact]) -> None:
         self._check_process()
         self._check_there()
-        durable = [fact for fact in facts if not isinstance(fact, JobsStarted | JobReleased)]
+        durable = [fact for fact in facts if not isinstance(fact, Note)]
         if not durable:
             return
         try:

@@ -11,11 +11,12 @@ from typing import Any
 TAG = "deepband:"
 """Prefix of the key of a JSON object that encodes a tuple, a dict with keys of any type, or a
 number that JSON does not have."""
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 def to_text(value: object) -> str:
     """A value as JSON, from which `from_text` restores it."""
-    return json.dumps(_tagged(value), allow_nan=False, separators=(",", ":"))
+    return _ENCODER.encode(_tagged(value))
 
 
 def from_text(text: str) -> Any:

@@ -65,7 +65,7 @@ class FactLog:
         return self.state.created.parallel if self.learns else None
 
     @property
-    def virtual(self) -> VirtualSchedule | None:
+    def _virtual(self) -> VirtualSchedule | None:
         """The simulation that says when configs are sampled, if the sampler learns."""
         if not self.learns:
             return None
@@ -206,7 +206,7 @@ class FactLog:
         running = hyperband.running_jobs(self.state)
         self.state = state = state_of(self.storage)
         self._shared = SharedResults() if state.created.reuse_identical else None
-        self._simulated, virtual = None, self.virtual
+        self._simulated, virtual = None, self._virtual
         still = tuple(key for key in running if hyperband.is_ready(state, *key, virtual))
         state.apply([JobsStarted(still)])
         if self._observers:
@@ -288,4 +288,5 @@ class FactLog:
         if self._observers and unsaved:
             self._observers.tell(unsaved)
 
-    lock, record = _lock, _record  # the same for callers that do not hold the method lock
+    # The same for callers that do not hold the method lock.
+    lock, record, virtual = _lock, _record, _virtual

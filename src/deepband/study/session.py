@@ -200,7 +200,7 @@ class Session(FactLog):
 
     def ready_among(self, keys: Iterable[JobKey]) -> list[JobKey]:
         """Those of these jobs that can start."""
-        state, virtual, now = self.state, self.virtual, self._now
+        state, virtual, now = self.state, self._virtual, self._now
         return [key for key in keys if hyperband.is_ready(state, *key, virtual, now)]
 
     def startable(self, limit: int | None) -> list[JobKey]:
@@ -217,11 +217,11 @@ class Session(FactLog):
         one cannot; to know them, their configs are sampled first. Neither can promotions that are
         perhaps skipped."""
         if self._shared is None:
-            return self._without_held(hyperband.ready_jobs(self.state, self.virtual, self._now))
+            return self._without_held(hyperband.ready_jobs(self.state, self._virtual, self._now))
         while unsampled := self._unsampled():
             self._create_configs(unsampled)
         shared, state = self._shared, self.state
-        keys = self._without_held(hyperband.ready_jobs(state, self.virtual, self._now))
+        keys = self._without_held(hyperband.ready_jobs(state, self._virtual, self._now))
         return (key for key in keys if not shared.waits(state, *key[:2]))
 
     def _without_held(self, keys: Iterator[JobKey]) -> Iterator[JobKey]:
@@ -239,7 +239,7 @@ class Session(FactLog):
         fronts = enumerate(self.state.progress)
         if not any(front.waiting and front.waiting[0] >= sampled[of] for of, front in fronts):
             return []
-        keys = self._without_held(hyperband.ready_jobs(self.state, self.virtual))
+        keys = self._without_held(hyperband.ready_jobs(self.state, self._virtual))
         return [key for key in keys if key[1] >= sampled[key[0]]]
 
     def _expected_configs(self, state: State, keys: Iterable[JobKey]) -> Iterable[ConfigsDrawn]:
@@ -248,7 +248,7 @@ class Session(FactLog):
     def _create_configs(self, keys: Sequence[JobKey]) -> None:
         """Sample the configs of jobs that have none. Each sample is recorded before the next one,
         which may depend on it."""
-        for drawn in self.source.missing(self.state, keys, self.virtual):
+        for drawn in self.source.missing(self.state, keys, self._virtual):
             self._record([drawn])
 
     def _hand_out(self, keys: Sequence[JobKey]) -> list[Job]:

@@ -917,7 +917,7 @@ class Study:
 
 
 def _is_leased(job: object) -> bool:
-    return isinstance(job, str) or (isinstance(job, Job) and bool(job.token))
+    return bool(job.token) if isinstance(job, Job) else isinstance(job, str)
 
 
 def _check_attached(detached: bool) -> None:

@@ -15,8 +15,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -40,7 +40,9 @@ class Interrupts:
         """What the first interrupt leads to, in words."""
         self.displayed = False
         """Whether something shows the answer, so that it need not be written to stderr."""
-        self._breakable = False
+        self.breakable = False
+        """Whether a second interrupt raises KeyboardInterrupt in the job that runs in this
+        thread."""
         self._deadline: threading.Timer | None = None
         self._former: dict[signal.Signals, Any] = {}
         self._process = os.getpid()
@@ -74,15 +76,6 @@ class Interrupts:
         """Whether to stop without waiting for running jobs."""
         return self.count > 1
 
-    @contextmanager
-    def breakable(self) -> Iterator[None]:
-        """Let a second interrupt raise KeyboardInterrupt in the job that runs in this thread."""
-        self._breakable = True
-        try:
-            yield
-        finally:
-            self._breakable = False
-
     def restore_sigterm(self) -> None:
         """Give SIGTERM the effect that it had before."""
         signal.signal(signal.SIGTERM, self._former[signal.SIGTERM])
@@ -101,7 +94,7 @@ class Interrupts:
             self._deadline.start()
         if self.count > 2:
             os._exit(CODE)
-        if self.count == 2 and self._breakable:
+        if self.count == 2 and self.breakable:
             raise KeyboardInterrupt
 
     def _handle_in_child(self, number: int) -> None:

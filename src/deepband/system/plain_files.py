@@ -46,10 +46,12 @@ def opened_folder(root: Path, *names: str, make: bool = False) -> Iterator[int]:
 
     Raises an OSError if anything on the way is a link or not a folder.
     """
-    descriptor = _enter(root, None, make)
+    path = str(root)
+    descriptor = _enter(path, path, None, make)
     try:
-        for depth in range(1, len(names) + 1):
-            inner = _enter(root.joinpath(*names[:depth]), descriptor, make)
+        for name in names:
+            path = f"{path}/{name}"
+            inner = _enter(path, name, descriptor, make)
             os.close(descriptor)
             descriptor = inner
         yield descriptor
@@ -81,13 +83,18 @@ def create_file(root: Path, *names: str) -> int:
     """A descriptor of a new, empty file, open for reading and writing. Anything with the same name
     is unlinked first, never written to: it may be a link to another file."""
     *folders, name = names
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE
     with opened_folder(root, *folders, make=True) as folder:
-        try:
-            return os.open(name, flags, 0o644, dir_fd=folder)
-        except FileExistsError:
-            os.unlink(name, dir_fd=folder)
+        return create_inside(folder, name)
+
+
+def create_inside(folder: int, name: str) -> int:
+    """The same in a folder that is open, given by its descriptor."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE
+    try:
         return os.open(name, flags, 0o644, dir_fd=folder)
+    except FileExistsError:
+        os.unlink(name, dir_fd=folder)
+    return os.open(name, flags, 0o644, dir_fd=folder)
 
 
 def link_file(root: Path, folder: str, name: str, others: Sequence[str]) -> None:
@@ -129,23 +136,33 @@ def remove_file(root: Path, *names: str) -> None:
     """Remove a regular file, if it exists. A folder or link with that name is left alone."""
     *folders, name = names
     with suppress(FileNotFoundError), opened_folder(root, *folders) as folder:
+        remove_inside(folder, name)
+
+
+def rename_inside(folder: int, source: str, target: str) -> None:
+    """Rename a file within a folder that is open."""
+    os.rename(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def remove_inside(folder: int, name: str) -> None:
+    """Remove a regular file, if it exists, from a folder that is open."""
+    with suppress(FileNotFoundError):
         if stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=folder)
 
 
-def _enter(path: Path, above: int | None, make: bool) -> int:
-    """A descriptor of a folder, opened by its path or relative to the folder above it."""
-    place = path if above is None else path.name
+def _enter(path: str, name: str, above: int | None, make: bool) -> int:
+    """A descriptor of a folder, opened by its name in the folder above it. Errors have its path."""
     try:
-        return os.open(place, _FOLDER, dir_fd=above)
+        return os.open(name, _FOLDER, dir_fd=above)
     except FileNotFoundError:
         if not make:
             raise
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             problem = "it is a symbolic link or not a folder"
-            raise OSError(error.errno, problem, str(path)) from error
+            raise OSError(error.errno, problem, path) from error
         raise
     with suppress(FileExistsError):  # another process has just created it
-        os.mkdir(place, dir_fd=above)
-    return _enter(path, above, make=False)
+        os.mkdir(name, dir_fd=above)
+    return _enter(path, name, above, make=False)

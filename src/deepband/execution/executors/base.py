@@ -76,9 +76,11 @@ def ends(tasks: Sequence[Task], answer: Answer) -> list[Ended]:
     attempts = {attempt.job.key: attempt for attempt in answer.attempts}
     ended: list[Ended] = []
     for task in tasks:
-        attempt = attempts.get(task.job.key)
+        job = task.job
+        attempt = attempts.get(job.key)
         if attempt is not None:
-            ended.append(Ended(task, Attempt(task.job, *attempt[1:])))
+            own = attempt.job is job  # a worker returns a copy
+            ended.append(Ended(task, attempt if own else Attempt(job, *attempt[1:])))
         elif not answer.more:
             ended.append(Ended(task, None, answer.lost, answer.fault))
     return ended

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 
 from deepband.core.records import Attempt
-from deepband.execution.batch import Answer, perform_tasks
+from deepband.execution.batch import Answer, Leave, perform_tasks
 from deepband.execution.executors.base import Ended, ends
 from deepband.execution.objective import Objective, Task
 from deepband.execution.outbox import HeldJobs, Outbox
 from deepband.system.interrupts import Interrupts
+
+NOT_SHOWN = nullcontext()
+"""Shows no running jobs to other processes: in a study that has no file, there are none."""
 
 
 class InlineExecutor:
@@ -47,7 +50,7 @@ class InlineExecutor:
     def _run(self, tasks: Sequence[Task]) -> list[Ended]:
         """Run tasks, and write results that are finished before their batch ends to the outbox."""
         finished: list[Attempt] = []
-        with self._hold(tasks, self.outbox) if self.outbox else nullcontext() as held:
+        with self._hold(tasks, self.outbox) if self.outbox else NOT_SHOWN as held:
 
             def leave(attempt: Attempt) -> None:
                 finished.append(attempt)
@@ -55,8 +58,7 @@ class InlineExecutor:
                     held.leave([attempt])
 
             try:
-                with self.interrupts.breakable():
-                    answer = perform_tasks(self.objective, tasks, leave)
+                answer = self._perform(tasks, leave)
             except KeyboardInterrupt as interrupt:
                 if not finished:
                     raise
@@ -65,6 +67,14 @@ class InlineExecutor:
         if finished:
             answer = answer._replace(attempts=[*finished, *answer.attempts])
         return ends(tasks, answer)
+
+    def _perform(self, tasks: Sequence[Task], leave: Leave) -> Answer:
+        """Run tasks, which a second interrupt breaks off."""
+        self.interrupts.breakable = True
+        try:
+            return perform_tasks(self.objective, tasks, leave)
+        finally:
+            self.interrupts.breakable = False
 
     @contextmanager
     def _hold(self, tasks: Sequence[Task], outbox: Outbox) -> Iterator[HeldJobs | None]:

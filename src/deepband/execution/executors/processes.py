@@ -176,7 +176,7 @@ class _Slot:
         if task.context is None:
             return task
         device = self._workers.device.name if self._workers.device else None
-        return replace(task, context=replace(task.context, slot=self.number, device=device))
+        return task._replace(context=replace(task.context, slot=self.number, device=device))
 
     @property
     def gpu(self) -> str:

@@ -77,7 +77,7 @@ def with_device(order: AnyOrder) -> AnyOrder:
     """An order whose tasks know the GPU that this worker has."""
     device = assigned_device(os.environ)
     tasks = [
-        replace(task, context=task.context and replace(task.context, device=device.name))
+        task._replace(context=task.context and replace(task.context, device=device.name))
         for task in order.tasks
     ]
     return replace(order, tasks=tasks, device=device.visible)

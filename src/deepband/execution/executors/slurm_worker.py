@@ -83,7 +83,7 @@ def _begun(task: Task) -> Task:
     if context is None or (context.path.is_dir() and not _has_content(context.path)):
         return task
     path, partial = Checkpoints(context.path.parents[1]).begin(task.job.key)
-    return replace(task, context=replace(context, path=path, partial=partial))
+    return task._replace(context=replace(context, path=path, partial=partial))
 
 
 def _run(objective: Objective, order: SlurmOrder) -> Answer:
