@@ -1,15 +1,18 @@
-"""What `optimize(skip=, stop=)` saves, and what it costs in regret and in waiting.
+"""What `optimize(skip=, stop=, stop_training=)` saves, and what it costs in regret and in waiting.
 
     python bench/savings.py saved 10         on the reporting data sets, with 10 seeds
     python bench/savings.py saved 2 synthetic
     python bench/savings.py sampled forest 2  with another sampler and 2 seeds, after one run
+    python bench/savings.py training uniform 10  when objectives report and may be stopped
     python bench/savings.py waiting          how much longer a run takes with many workers
 
 `saved` lets the decisions of deepband itself run on studies whose losses are all known, as
 `learning_curves.py frontier` does with simulated rules. After a deepening, `skip` has decided in
-both runs, and `stop` in the second. `waiting` has losses that are random, so that nothing is
-skipped or stopped: it shows what it costs that the promotions of a bracket, or all its jobs, wait
-until earlier brackets are complete.
+both runs, and `stop` in the second. `training` runs whole studies on the data sets whose budgets
+are epochs, or those of the other list: `training uniform 10 tuning`. Objectives report their loss
+after every unit of budget, and all arguments are given in both runs. `waiting` has losses that are
+random, so that nothing is skipped or stopped: it shows what it costs that the promotions of a
+bracket, or all its jobs, wait until earlier brackets are complete.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from multiprocessing import Pool
 from operator import attrgetter
-from typing import Any
+from typing import Any, get_args
 
 import deepband
 from curve_frontier import SITUATIONS, End, end, never, show, skipped
@@ -28,7 +31,9 @@ from curve_worlds import LARGEST, World, worlds
 from deepband.core.facts import ConfigsDrawn, JobKey, RunStopped
 from deepband.core.state import State
 from deepband.execution.executors.simulated import SimulatedExecutor
+from deepband.research.benchmark import Problem
 from deepband.research.suites import suite
+from deepband.samplers import SamplerName
 from deepband.study.skips import Skips
 from deepband.study.stops import Stops
 
@@ -38,6 +43,16 @@ STOPS = 0.1, 0.05
 """From the largest one: a run that was stopped continues with a smaller one."""
 BOTH = 0.01
 """The `skip` that is combined with every `stop`."""
+TRAINING = (
+    {},
+    *({"stop_training": risk} for risk in (0.01, 0.02, 0.05, 0.1)),
+    *({"skip": BOTH, "stop_training": risk} for risk in (0.01, 0.05)),
+    *({"stop": 0.05, "stop_training": risk} for risk in (0.01, 0.05)),
+    {"skip": BOTH, "stop": 0.05, "stop_training": 0.01},
+    {"skip": BOTH},
+    {"stop": 0.05},
+)
+"""The arguments of each rule that `training` measures."""
 PROCESSES = 2
 NOTHING = 1e-12
 """A risk below which nothing is skipped or stopped."""
@@ -111,7 +126,7 @@ def saved(seeds: int, data: str) -> None:
         show([(name, rules[situation]) for name, rules in found])
 
 
-def sampled(sampler: str, seeds: int, data: str) -> None:
+def sampled(sampler: SamplerName, seeds: int, data: str) -> None:
     """Print what is saved in studies with a sampler."""
     cases = [(world, sampler, data) for world in worlds(data, "reporting", seeds)]
     with Pool(PROCESSES) as pool:
@@ -120,11 +135,10 @@ def sampled(sampler: str, seeds: int, data: str) -> None:
     show(found)
 
 
-def sampled_ends(world: World, sampler: str, data: str) -> tuple[str, dict[str, End]]:
+def sampled_ends(world: World, sampler: SamplerName, data: str) -> tuple[str, dict[str, End]]:
     """By rule: the ends of a study that is stopped, continued and completed, without skips and with
     them."""
-    name, _, instance = world.data_set.partition(" ")
-    problem = suite(data).read(name).problem(instance)
+    problem = problem_of(world, data)
     high = problem.fidelity.high / LARGEST
 
     def train(config: dict[str, Any], budget: float) -> float:
@@ -132,19 +146,76 @@ def sampled_ends(world: World, sampler: str, data: str) -> tuple[str, dict[str, 
 
     found: dict[str, End] = {}
     for skip in (None, BOTH):
-        given: dict[str, Any] = {"sampler": sampler, "seed": world.seed, "max_budget": LARGEST}
-        study = deepband.open_study(space=problem.space, **given)
+        study = deepband.open_study(
+            space=problem.space, sampler=sampler, seed=world.seed, max_budget=LARGEST
+        )
         for stop in (*STOPS, None):
             study.optimize(train, skip=skip, stop=stop, progress=False)
-            rule = ", ".join(f"{n}={v}" for n, v in (("skip", skip), ("stop", stop)) if v)
-            found[rule or "full"] = _end(world, study)
+            given = {"skip": skip, "stop": stop}
+            found[_name({name: risk for name, risk in given.items() if risk})] = _end(world, study)
     return world.data_set, {"full": found.pop("full")} | found
 
 
+def problem_of(world: World, data: str) -> Problem:
+    name, _, instance = world.data_set.partition(" ")
+    return suite(data).read(name).problem(instance)
+
+
+def _name(given: Mapping[str, float]) -> str:
+    return ", ".join(f"{name}={risk}" for name, risk in given.items()) or "full"
+
+
 def _end(world: World, study: deepband.Study) -> End:
-    run, best = study.runs[-1], study.best_at()
+    best = study.best_at()
     assert best.loss is not None
-    return End(float(run.cost_resumed), float(run.cost), world.regret(best.loss))
+    resumed = float(sum(run.cost_resumed for run in study.runs))
+    return End(resumed, float(sum(run.cost for run in study.runs)), world.regret(best.loss))
+
+
+def training(sampler: SamplerName, seeds: int, chosen: str, data: str = DATA) -> None:
+    """Print what is saved in studies whose objectives report their losses and may be stopped."""
+    epochs = (each for each in worlds(data, chosen, seeds) if each.group != "rbv2")
+    cases = [(world, sampler, data) for world in epochs]
+    with Pool(PROCESSES) as pool:
+        found = pool.starmap(trained_ends, cases, chunksize=1)
+    for situation in SITUATIONS:
+        names = {name for name, _ in found}
+        print(f"\n{situation}, {sampler}, {len(names)} {chosen} data sets, {seeds} seeds")
+        show([(name, by_situation[situation]) for name, by_situation in found])
+
+
+def trained_ends(
+    world: World, sampler: SamplerName, data: str
+) -> tuple[str, dict[str, dict[str, End]]]:
+    """By situation and rule, of a data set."""
+    problem = problem_of(world, data)
+    high = problem.fidelity.high / LARGEST
+
+    def train(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
+        steps = range(int(context.previous_budget) + 1, int(budget) + 1)
+        losses = 1.0 - problem.accuracies([config] * len(steps), [high * each for each in steps])
+        for step, loss in zip(steps, losses.tolist(), strict=True):
+            context.report(step, loss)
+            if context.should_stop():
+                break
+        return float(loss)
+
+    def end_with(first: int, given: Mapping[str, float]) -> End:
+        """The end of a study that is deepened if its first max_budget is not the largest."""
+        study = deepband.open_study(
+            space=problem.space, sampler=sampler, seed=world.seed, max_budget=first
+        )
+        study.optimize(train, progress=False, **given)  # type: ignore[arg-type]
+        if first < LARGEST:
+            study.deepen("preserving")
+            study.optimize(train, progress=False, **given)  # type: ignore[arg-type]
+        return _end(world, study)
+
+    firsts = zip(SITUATIONS, (LARGEST, LARGEST // 3), strict=True)
+    return world.data_set, {
+        situation: {_name(given): end_with(first, given) for given in TRAINING}
+        for situation, first in firsts
+    }
 
 
 def waiting() -> None:
@@ -168,10 +239,20 @@ def _random_loss(config: Mapping[str, Any], budget: float) -> float:
     return random.Random(f"{config} {budget}").random()
 
 
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["waiting"]:
+def main(measure: str = "saved", *given: str) -> None:
+    if measure == "waiting":
         waiting()
-    elif sys.argv[1:2] == ["sampled"]:
-        sampled(sys.argv[2], int(sys.argv[3]), sys.argv[4] if sys.argv[4:] else DATA)
+    elif measure == "saved":
+        seeds, data = [*given, DATA][:2]
+        saved(int(seeds), data)
     else:
-        saved(int(sys.argv[2]), sys.argv[3] if sys.argv[3:] else DATA)
+        name, seeds, *more = given
+        sampler: SamplerName = next(each for each in get_args(SamplerName) if each == name)
+        if measure == "sampled":
+            sampled(sampler, int(seeds), *(more or [DATA]))
+        else:
+            training(sampler, int(seeds), *(more or ["reporting"]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -215,9 +215,11 @@ class NoResultError(DeepbandError):
         infeasible: int = 0,
         missing: str = "best evaluation",
         rejected: int = 0,
+        stopped: int = 0,
     ) -> None:
         self.evaluations = evaluations
         self.rung = rung
+        self.stopped = stopped
         self.infeasible = infeasible
         self.rejected = rejected
         where = "" if rung is None else f" on rung {rung}"
@@ -226,9 +228,10 @@ class NoResultError(DeepbandError):
             if evaluations == 1:
                 found = f"the only evaluation{where} has no finite result"
             why = f"{found}. See why with `study.failures()`."
-            if infeasible or rejected:
+            if infeasible or rejected or stopped:
                 reasons = [f"{infeasible} violate a constraint"] * bool(infeasible)
                 reasons += [f"the precheck rejected {rejected}"] * bool(rejected)
+                reasons += [f"the training of {stopped} was stopped early"] * bool(stopped)
                 why = (
                     f"of {counted(evaluations, 'evaluation')}{where}, none is feasible with a "
                     f"finite result, and {' and '.join(reasons)}. See `study.evaluations`."
@@ -344,6 +347,10 @@ class FailedEvaluationsWarning(UserWarning):
 
 class IdleWorkersWarning(UserWarning):
     """A sampler that learns cannot supply all workers with configs."""
+
+
+class MissingCurvesWarning(UserWarning):
+    """`stop_training` has no effect, because learning curves are missing or not comparable."""
 
 
 class UnseededWarning(UserWarning):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from itertools import pairwise
 from typing import Any
 
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 
 import deepband
-from deepband import Context, Study
+from deepband import Context, MissingCurvesWarning, Study
 from deepband.analysis.curve_data import curves_are_comparable
-from deepband.analysis.training_limits import exceeded_by, training_limits
+from deepband.analysis.training_limits import _arrived, _limits, _winners, training_limits
+from deepband.execution.training_watch import TrainingLimits
 
 SPACE = {"x": (0.0, 1.0)}
 
@@ -30,11 +32,17 @@ def train(config: dict[str, float], budget: float, context: Context) -> float:
 def first_brackets(objective: Any = train, **given: Any) -> Study:
     """A study whose first brackets are complete, and whose last one has not started."""
     study = deepband.open_study(space=SPACE, max_budget=27, seed=1, **given)
-    study.optimize(objective, stop_training=1e-9, max_cost=3 * 108 - 9, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingCurvesWarning)
+        study.optimize(objective, stop_training=1e-9, max_cost=3 * 108 - 9, progress=False)
     assert [progress.open > 0 for progress in study.session.state.progress] == [0, 0, 0, 1]
     assert not study.session.state.results[3, 3]
-    study.session.state.configs[3][:] = [{"x": 0.3}, {"x": 0.9}]
     return study
+
+
+def limits_of(study: Study, risk: float = 0.05, bracket: int = 3) -> TrainingLimits:
+    session = study.session
+    return training_limits(session.state, bracket, risk, session.source.random)
 
 
 @pytest.fixture(scope="module")
@@ -43,35 +51,55 @@ def study() -> Study:
 
 
 def test_there_is_a_limit_at_the_budget_of_each_lower_rung(study: Study) -> None:
-    limits = training_limits(study.session.state, 3, 0, 0.05)
-    assert [budget for budget, _ in limits] == [1.0, 3.0, 9.0]
-    assert training_limits(study.session.state, 0, 0, 0.05) == ()
+    assert [budget for budget, _ in limits_of(study)] == [1.0, 3.0, 9.0]
+    assert limits_of(study, bracket=0) == ()
 
 
 def test_a_larger_risk_has_lower_limits(study: Study) -> None:
-    found = [training_limits(study.session.state, 3, 0, risk) for risk in (0.01, 0.1, 0.5)]
+    found = [limits_of(study, risk) for risk in (0.01, 0.1, 0.5)]
     for higher, lower in pairwise(found):
         assert all(one >= other for (_, one), (_, other) in zip(higher, lower, strict=True))
     assert found[0] != found[-1]
 
 
 def test_the_best_config_is_trained_and_a_bad_one_is_not(study: Study) -> None:
-    best, bad = (training_limits(study.session.state, 3, index, 0.02) for index in (0, 1))
-    assert all(loss_of({"x": 0.3}, budget) <= limit for budget, limit in best)
-    assert any(loss_of({"x": 0.9}, budget) > limit for budget, limit in bad)
+    limits = limits_of(study, 0.02)
+    assert all(loss_of({"x": 0.3}, budget) <= limit for budget, limit in limits)
+    assert any(loss_of({"x": 0.9}, budget) > limit for budget, limit in limits)
 
 
-def test_limits_are_the_same_whenever_they_are_computed(study: Study) -> None:
-    once = training_limits(study.session.state, 3, 0, 0.05)
-    assert training_limits(study.session.state.copy(), 3, 0, 0.05) == once
+def test_limits_are_the_same_whatever_is_sampled(study: Study) -> None:
+    state = study.session.state.copy()
+    state.configs[3].clear()
+    found = training_limits(state, 3, 0.05, study.session.source.random)
+    assert found == limits_of(study)
 
 
 def test_at_most_the_risk_is_given_up() -> None:
-    """Of the curves that become the best, as many exceed a limit as the risk allows."""
-    losses = np.arange(100.0)
-    assert exceeded_by(losses, 0) == 99.0
-    assert (losses > exceeded_by(losses, 3)).sum() == 3
-    assert exceeded_by(losses, 100) == -math.inf
+    """Of the configs that become the best, no more exceed any limit than the risk allows."""
+    curves = np.random.default_rng(0).normal(size=(1000, 3)).cumsum(axis=1)
+    found = _limits(curves, (1, 3, 9), 20)
+    assert [budget for budget, _ in found] == [1.0, 3.0, 9.0]
+    exceeded = curves > [limit for _, limit in found]
+    assert exceeded.any(axis=1).sum() == 60
+    assert exceeded[:, 0].sum() == 20
+    assert [limit for _, limit in _limits(curves, (1, 3, 9), 1000)] == [-math.inf] * 3
+
+
+def test_the_winner_is_the_best_of_those_that_are_promoted() -> None:
+    losses = np.array([[[0.5, 0.1], [0.4, 0.3], [0.1, 0.2]], [[0.1, 0.9], [0.2, 0.8], [0.3, 0.7]]])
+    arrived = np.array([[False, True, True], [True, True, False]])
+    assert _winners(losses, arrived, 0.25).tolist() == [[0.1, 0.2]]
+    assert _winners(losses, arrived, math.inf).tolist() == [[0.1, 0.2], [0.2, 0.8]]
+    assert _winners(losses, arrived, 0.1).size == 0
+
+
+def test_how_many_arrive_on_the_top_rung_is_what_the_schedule_says(study: Study) -> None:
+    state = study.session.state
+    losses = np.random.default_rng(0).normal(size=(50, state.schedule.start_size(1), 4))
+    arrived = _arrived(state, 1, losses, 1.0)
+    assert (arrived.sum(axis=1) == 1).all()  # the others were there before this run
+    assert (_arrived(state, 3, losses, 1.0)).all()
 
 
 def test_nothing_is_predicted_from_nothing() -> None:
@@ -79,7 +107,15 @@ def test_nothing_is_predicted_from_nothing() -> None:
         context.report(1, 1.0)
         return math.inf
 
-    assert training_limits(first_brackets(fail).session.state, 3, 0, 0.5) == ()
+    assert limits_of(first_brackets(fail), 0.5) == ()
+
+
+def test_a_single_report_at_the_end_gives_no_limits() -> None:
+    def report_once(config: dict[str, float], budget: float, context: Context) -> float:
+        context.report(budget, loss_of(config, budget))
+        return loss_of(config, budget)
+
+    assert limits_of(first_brackets(report_once), 0.5) == ()
 
 
 def train_in_batches(config: dict[str, float], budget: float, context: Context) -> float:
@@ -108,9 +144,10 @@ def train_silently(config: dict[str, float], budget: float, context: Context) ->
     "objective", [train_in_batches, train_another_measure, train_with_a_schedule, train_silently]
 )
 def test_curves_that_show_something_else_give_no_limits(objective: Any) -> None:
-    state = first_brackets(objective).session.state
+    study = first_brackets(objective)
+    state = study.session.state
     assert not curves_are_comparable(state, list(state.all_results()))
-    assert training_limits(state, 3, 0, 0.5) == ()
+    assert limits_of(study, 0.5) == ()
 
 
 def train_from_zero(config: dict[str, float], budget: float, context: Context) -> float:
@@ -120,6 +157,7 @@ def train_from_zero(config: dict[str, float], budget: float, context: Context) -
 
 
 def test_steps_may_be_counted_from_zero() -> None:
-    state = first_brackets(train_from_zero).session.state
+    study = first_brackets(train_from_zero)
+    state = study.session.state
     assert curves_are_comparable(state, list(state.all_results()))
-    assert training_limits(state, 3, 0, 0.5)
+    assert limits_of(study, 0.5)

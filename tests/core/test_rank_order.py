@@ -49,7 +49,7 @@ def pools(draw: st.DrawFn, feasible: bool = False, numbers: Any = None) -> Pool:
         Standing,
         losses if feasible else st.one_of(losses, losses, losses, st.none()),
         st.tuples(*[violation] * bounds),
-        st.booleans(),
+        st.one_of(st.none(), st.tuples(st.sampled_from([-3.0, -1.0]), SMALL)),
     )
     indices = draw(st.lists(st.integers(0, 99), unique=True, min_size=1, max_size=12))
     pool = {index: draw(standing) for index in indices}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import deepband
-from deepband.execution.context import restore_curve
 from deepband.execution.training_watch import TrainingWatch
+from deepband.storage.checkpoints import watch_file
 
 LIMITS = ((1.0, 0.9), (3.0, 0.5), (9.0, 0.3))
 
@@ -17,7 +17,7 @@ LIMITS = ((1.0, 0.9), (3.0, 0.5), (9.0, 0.3))
 def watched(*points: tuple[float, float], maximize: bool = False) -> TrainingWatch:
     watch = TrainingWatch(LIMITS, 27.0, maximize)
     for step, loss in points:
-        watch.report(step, loss)
+        watch.report(step, loss, [(step, loss)])
     return watch
 
 
@@ -36,6 +36,8 @@ def watched(*points: tuple[float, float], maximize: bool = False) -> TrainingWat
         ([(12, 0.31)], True),
         ([(1, 0.91), (3, 0.1)], True),  # once hopeless, always hopeless
         ([(100, 9.9)], False),  # not in the unit of the budget
+        ([(27, 9.9)], False),  # trained to the end
+        ([(27, math.nan)], True),
         ([(0.1, math.nan)], True),
         ([(0.1, math.inf)], True),
         ([(0.1, -math.inf)], True),
@@ -54,22 +56,42 @@ def test_an_evaluation_is_stopped_only_if_the_objective_asks() -> None:
     assert not watch.stopped
     assert watch.should_stop()
     assert watch.stopped
-    assert watch.stopped_after(27) == 1.0
-    watch.report(2, 5.0)
-    assert watch.stopped_after(27) == 2.0
-    watch.report(100, 5.0)
-    assert watch.stopped_after(27) == 27.0
 
 
-def test_without_a_positive_step_the_whole_budget_is_used() -> None:
+def test_it_costs_what_it_had_used_when_it_should_have_stopped() -> None:
+    """However often the objective asks, and whether it was killed in between."""
+    assert watched((1, 5.0), (2, 5.0), (100, 5.0)).stopped_after(27) == 1.0
     assert watched((0, math.nan)).stopped_after(27) == 27.0
+    assert watched((27, math.nan)).stopped_after(27) == 27.0
 
 
-def test_a_restored_curve_counts() -> None:
-    context = deepband.Context(seed=0, path=Path(), watch=TrainingWatch(LIMITS, 27.0))
-    restore_curve(context, [(1.0, 0.95), (2.0, 0.7)])
-    assert context.should_stop()
-    assert context.reported == [(1.0, 0.95), (2.0, 0.7)]
+@pytest.mark.parametrize(
+    "points", [[(1.0, 0.95)], [(1.0, 0.5), (3.0, 0.5)], [(1.0, 0.5), (2.5, math.nan)]]
+)
+def test_an_interrupted_attempt_leaves_its_watch_to_the_next(
+    tmp_path: Path, points: list[tuple[float, float]]
+) -> None:
+    watch = TrainingWatch(LIMITS, 27.0, persistent=True)
+    context = deepband.Context(seed=0, path=tmp_path / "0-0-0.a", watch=watch)
+    for point in points:
+        context.report(*point)
+    continued = TrainingWatch(LIMITS, 27.0).continued(watch_file(context.path))
+    assert continued.should_stop() is watch.should_stop()
+    assert continued.stopped_after(27) == watch.stopped_after(27)
+    assert repr(continued.curve) == repr(watch.curve)
+    continued.report(4.0, 0.51, [(4.0, 0.51)])  # was compared with the limit at 3 before
+    assert continued.should_stop() is watch.should_stop() or len(points) == 1
+
+
+def test_a_watch_file_of_anything_else_is_ignored(tmp_path: Path) -> None:
+    file, plain = tmp_path / "0-0-0.partial.watch", TrainingWatch(LIMITS, 27.0)
+    contents = b"", b"[]", b"{}", b'{"step": -1, "curve": null}', b'{"step": 1, "curve": 7}', b"["
+    for content in contents:
+        file.write_bytes(content)
+        assert plain.continued(file) == plain
+    file.unlink()
+    file.symlink_to(tmp_path)
+    assert plain.continued(file) == plain
 
 
 def test_a_context_without_a_watch_never_stops() -> None:

@@ -52,6 +52,7 @@ ERRORS: list[Exception] = [
     deepband.BusyWarning("it is locked"),
     deepband.FailedEvaluationsWarning("1 of 2 evaluations failed"),
     deepband.BatchWarning("1 call of the objective did not return"),
+    deepband.MissingCurvesWarning("stop_training had no effect"),
     deepband.UnseededWarning("the objective takes no context"),
     deepband.DeviceWarning("no GPU was found"),
     deepband.QueueWarning("squeue does not answer"),

@@ -4,9 +4,12 @@ in which jobs finish and however often the process dies."""
 from __future__ import annotations
 
 import math
+import os
 import random
+import signal
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from deepband.core.evaluations import best_first
 from deepband.core.facts import Outcome
 from deepband.core.state import State
 from deepband.execution.objective import Task, outcome_of
+from deepband.execution.progress_text import amounts
 from deepband.storage.sqlite import SqliteStorage
 from deepband.study.observers import history
 from driving import finish
@@ -112,8 +116,10 @@ def test_a_stopped_evaluation_is_flagged_and_charged_what_it_used(deepened: Stud
         own = [each for each in found if each.run == run.run]
         unused = sum(each.budget - (each.stopped_after or 0) for each in own)
         everything = [each for each in deepened.evaluations if each.run == run.run]
+        skips = list(state.runs[run.run].skips())
         assert run.stopped_training == len(own)
-        assert run.saved == unused
+        assert run.skipped == len(skips)
+        assert run.saved == unused + sum(state.run.budgets[skip.rung] for skip in skips)
         assert run.cost == sum(each.budget for each in everything) - Fraction(unused)
     assert "stopped early" in repr(deepened.runs)
     assert "at most" in deepened.plan().total
@@ -160,7 +166,9 @@ def test_a_quote_is_an_upper_bound(deepened: Study, strategy: Any) -> None:
 def evaluated(study: Study, job: Job) -> Outcome:
     """The outcome of a job, by the limits that it has now."""
     session = study.session
-    context = Context(seed=0, path=Path(), watch=session.watch(job))
+    watch = session.watch(job)
+    assert watch is not None
+    context = Context(seed=0, path=Path(), watch=replace(watch, persistent=False))
     task = Task(job, context, session.state.criteria, keeps=False)
     try:
         outcome = outcome_of(task, train(job.config, job.budget, context))
@@ -260,35 +268,22 @@ def test_divergence_stops_training_without_a_risk() -> None:
         assert each.error is None
 
 
-def test_metrics_of_stopped_training_are_recorded_and_exceptions_are_failures() -> None:
+def test_results_of_stopped_training_are_ignored_and_exceptions_are_failures() -> None:
     def diverge(config: dict[str, float], budget: float, context: Context) -> object:
-        context.report(1, math.inf)
+        context.report(budget / 3, math.inf)
         assert context.should_stop()
         if config["x"] > 0.5:
             raise RuntimeError("broken")
-        return {"loss": math.nan, "depth": 3}
+        context.report(budget, 0.0)  # although it was told to stop
+        return {"loss": 0.0, "depth": 3}
 
     study = open_study()
     with pytest.warns(deepband.FailedEvaluationsWarning):
-        study.optimize(diverge, progress=False)
+        study.optimize(diverge, progress=False, first_failures=0)
     for each in study.evaluations:
         assert (each.error is not None) == (each.config["x"] > 0.5)
-        assert each.metrics == ({} if each.error else {"depth": 3})
-        assert each.stopped_after == (None if each.error else 1)
-
-
-def test_training_that_ignores_a_stop_pays_for_what_it_uses() -> None:
-    def ignore(config: dict[str, float], budget: float, context: Context) -> float:
-        context.report(budget / 3, math.inf)
-        context.should_stop()
-        context.report(budget, 0.0)
-        return 0.0
-
-    study = open_study()
-    study.optimize(ignore, progress=False)
-    assert all(each.stopped_after == each.budget for each in study.evaluations)
-    assert study.runs[0].cost == study.plan().cost
-    assert not study.runs[0].saved
+        assert not each.metrics
+        assert each.stopped_after == (None if each.error else each.budget / 3)
 
 
 def test_stopped_training_leaves_no_checkpoint_to_continue_from() -> None:
@@ -302,7 +297,7 @@ def test_stopped_training_leaves_no_checkpoint_to_continue_from() -> None:
         return 0.0
 
     study = open_study()
-    study.optimize(diverge, progress=False)
+    study.optimize(diverge, progress=False, first_failures=0)
     assert set(begun.values()) == {0}
     assert all(each.checkpoint is None for each in study.evaluations)
 
@@ -315,7 +310,8 @@ def test_a_limit_of_the_cost_counts_what_was_used() -> None:
 
     study = open_study()
     whole = study.plan().cost
-    study.optimize(half, max_cost=whole / 2 + Fraction(9, 2), progress=False)  # for the last one
+    most = whole / 2 + Fraction(9, 2)  # for the last one
+    study.optimize(half, max_cost=most, progress=False, first_failures=0)
     assert study.done
     assert study.runs[0].cost == whole / 2
 
@@ -328,9 +324,12 @@ def test_progress_counts_what_was_used() -> None:
         return 0.0 if context.should_stop() else 1.0
 
     study = open_study()
-    study.optimize(half, progress=seen.append)
+    study.optimize(half, progress=seen.append, first_failures=0)
     assert seen[-1].spent == study.runs[0].cost == study.plan().cost / 2
     assert seen[-1].left == 0
+    assert seen[-1].stopped_training == seen[-1].evaluations
+    assert f"{seen[-1].evaluations} stopped early" in "".join(amounts(seen[-1]))
+    assert any("of at most" in "".join(amounts(each)) for each in seen)
 
 
 def test_several_objectives_and_constraints_stop_no_training() -> None:
@@ -356,7 +355,7 @@ def test_a_confirmation_is_never_stopped() -> None:
         return config["x"]
 
     study = open_study()
-    study.optimize(noisy, progress=False)
+    study.optimize(noisy, progress=False, first_failures=0)
     study.confirm(noisy, top=2, seeds=4, progress=False)
     losses = [each.loss for each in study.session.state.confirmations.values()]
     assert len(losses) == 8
@@ -370,21 +369,148 @@ def test_a_risk_is_a_probability(risk: Any) -> None:
 
 
 def test_work_ahead_is_refused() -> None:
-    with pytest.raises(InputError, match="ahead would train configs to the end"):
+    with pytest.raises(InputError, match="`ahead` would train configs to the end"):
         open_study().optimize(train, stop_training=0.1, ahead=True)
 
 
-def test_equal_configs_share_stopped_training() -> None:
+def test_an_objective_without_a_context_cannot_be_stopped() -> None:
+    with pytest.raises(InputError, match="`stop_training` is given, but the objective takes no"):
+        open_study().optimize(lambda config, budget: 0.0, stop_training=0.1)
+
+
+def test_without_comparable_curves_a_warning_says_that_nothing_can_be_stopped() -> None:
+    def silent(config: dict[str, float], budget: float, context: Context) -> float:
+        return loss_of(config, budget)
+
+    with pytest.warns(deepband.MissingCurvesWarning, match="stop_training had no effect"):
+        open_study().optimize(silent, stop_training=0.1, progress=False)
+
+
+def test_an_objective_that_always_diverges_is_at_fault() -> None:
+    def diverge(config: dict[str, float], budget: float, context: Context) -> float:
+        context.report(budget / 3, math.nan)
+        return 0.0 if context.should_stop() else 1.0
+
+    study = open_study()
+    with pytest.raises(deepband.ObjectiveError, match="reported a loss that is infinite or NaN"):
+        study.optimize(diverge, progress=False)
+    assert not study.evaluations
+    study.optimize(diverge, progress=False, first_failures=0)
+    with pytest.raises(deepband.NoResultError, match="the training of 22 was stopped early"):
+        assert study.best
+
+
+def test_hopeless_configs_are_not_promoted_to_fill_slots() -> None:
+    """Those of the run are skipped. A later run without the argument trains them."""
+    study = stopping(open_study(max_budget=27), 0.6)
+    state = study.session.state
+    skips = list(state.run.skips())
+    assert skips
+    for skip in skips:
+        assert (skip.bracket, skip.index, skip.rung - 1) in state.stopped
+        (verdict,) = (
+            each for each in study.explain(skip.bracket, skip.index) if each.skipped is not None
+        )
+        assert "its training was stopped early (stop_training=0.6)" in verdict.reason
+    study.deepen("preserving")
+    study.optimize(train, progress=False, first_failures=0)
+    assert not study.session.state.run.skipped
+    assert study.done
+
+
+def test_stopped_configs_rank_by_how_far_they_were_trained() -> None:
+    study = open_study()
+    jobs = [job for job in study.ask_all() if job.bracket == 1]
+    ends = (1.0, 0.5), (2.0, 0.9), (2.0, 0.7), (2.0, math.nan), (1.0, 0.1)
+    outcomes = [Outcome(math.inf, curve=(end,), stopped_after=end[0]) for end in ends]
+    study.session.record_outcomes(zip(jobs, outcomes, strict=True))
+    order = best_first(study.session.state, study.session.state.results[1, 1].values())
+    assert [each.index for each in order] == [2, 1, 3, 4, 0]
+
+
+def test_what_continues_after_a_stop_trains_the_rest(deepened: Study) -> None:
+    """`cost_resumed` counts from where training was stopped, at best."""
+    study = deepened.copy()
+    before = study.runs[-1].cost_resumed
+    study.deepen("preserving")
+    quote = study.quote("preserving")
+    assert quote.cost_resumed.spent == sum(run.cost_resumed for run in study.runs)
+    bracket, index, rung = next(key for key in study.session.state.stopped if key[2] < 3)
+    results = study.session.state.results
+    results[bracket, rung + 1][index] = results[bracket, rung][index]._replace(
+        rung=rung + 1, run=1, loss=0.5, stopped_after=None, curve=None
+    )
+    after = study.session.state.stopped[bracket, index, rung]
+    assert study.runs[1].cost_resumed - before == study.session.state.run.budgets[rung + 1] - after
+
+
+def test_a_stopped_config_is_predicted_not_evaluated(deepened: Study) -> None:
+    each = stopped_of(deepened)[0]
+    predicted = deepened.predict(each.bracket, each.index, each.budget)
+    assert not predicted.evaluated
+    assert math.isfinite(predicted.value)
+
+
+def test_equal_configs_share_no_stopped_training() -> None:
     given: dict[str, Any] = {"space": {"x": [0.3, 0.9], "y": [0.0, 1.0]}, "reuse_identical": True}
     study = stopping(open_study(**given))
     study.deepen("preserving")
     stopping(study)
     state = study.session.state
-    shared = [
-        each for each in state.all_results() if each.imported and each.stopped_after is not None
-    ]
-    assert shared
+    assert any(each.imported for each in state.all_results())
+    assert stopped_of(study)
+    assert not any(each.imported and each.stopped_after for each in state.all_results())
     assert exported(study) == list(canonical(State(history(state))))
+
+
+def killed_once(place: Path) -> None:
+    """Die like a worker that is killed, the first time."""
+    mark = place / "killed"
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("moment", ["hopeless", "later"])
+@pytest.mark.parametrize("saves", ["save", "files", "nothing"])
+def test_a_killed_worker_changes_nothing(tmp_path: Path, saves: str, moment: str) -> None:
+    """The attempt after it knows what was reported, also if the objective saves files of its own,
+    and is neither compared with the same limits again nor charged for more."""
+
+    def train_saving(config: dict[str, float], budget: float, context: Context) -> float:
+        begun = int(context.restore(step=0)["step"]) if saves == "save" else 0
+        own = context.partial / "own" if context.partial and saves == "files" else None
+        begun = int(own.read_text()) if own and own.exists() else begun
+        loss = math.inf
+        for step in range(begun + 1, int(budget) + 1):
+            loss = loss_of(config, step)
+            context.report(step, loss)
+            if saves == "save":
+                context.save(step=step)
+            elif saves == "files":
+                (context.path / "own").write_text(str(step))
+            hopeless = context.watch is not None and context.watch.curve is not None
+            if kills and (hopeless if moment == "hopeless" else (budget, step) == (27, 10)):
+                killed_once(tmp_path)
+            if context.should_stop():
+                break
+        return loss
+
+    found = []
+    for kills in (False, True):
+        study = open_study(tmp_path / f"{kills}.study", max_budget=27, seed=3)
+        given: dict[str, Any] = {"workers": 2, "stop_training": 0.2, "progress": False}
+        study.optimize(train_saving, **given)
+        found.append([fields(each) for each in study.evaluations])
+        study.close()
+    assert (tmp_path / "killed").exists()
+    assert found[0] == found[1]
+    assert any(after is not None for *_, after in found[0])
+    assert not list(tmp_path.glob("*/checkpoints/*/attempts/*"))
+
+
+def fields(each: deepband.Evaluation) -> tuple[Any, ...]:
+    return (each.bracket, each.index, each.rung, each.loss, each.stopped_after)
 
 
 def test_a_file_and_a_copy_hold_it(deepened: Study, tmp_path: Path) -> None:

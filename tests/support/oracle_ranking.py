@@ -19,8 +19,8 @@ class Result(NamedTuple):
     """Minimised; None for a failure."""
     violations: Vector = ()
     """By constraint, 0 if it holds; +inf for a config that was rejected."""
-    stopped: bool = False
-    """Whether training was stopped early."""
+    stopped: tuple[float, float] | None = None
+    """If training was stopped early: minus the budget until then, and the last loss reported."""
 
 
 def order(pool: dict[Key, Result], slots: int | None = None) -> list[Key]:
@@ -43,7 +43,8 @@ def groups(pool: dict[Key, Result]) -> list[tuple[list[Key], bool]]:
     stopped = [key for key in feasible if key not in finite and pool[key].stopped]
     infinite = [key for key in feasible if key not in finite and not pool[key].stopped]
     found = [(front, True) for front in fronts(finite, lambda key: losses(pool, key))]
-    found.append((stopped, False))
+    for moment in sorted({pool[key].stopped or (0.0, 0.0) for key in stopped}):
+        found.append(([key for key in stopped if pool[key].stopped == moment], False))
     found += [(front, False) for front in fronts(infinite, lambda key: losses(pool, key))]
     totals = dict(zip(infeasible, total_violations([pool[key] for key in infeasible]), strict=True))
     for total in sorted(set(totals.values())):

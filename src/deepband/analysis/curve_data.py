@@ -53,7 +53,9 @@ def observations(state: State, results: Iterable[JobFinished] | None = None) -> 
         for result in results
         if is_drawable(result.number)
     }
-    reported = _reported(state, results)
+    complete = [each for each in results if each.stopped_after is None]
+    comparable = len(complete) == len(results) or curves_are_comparable(state, results)
+    reported = _reported(state, results if comparable else complete)
     if _agree(found, reported):
         found = reported | found
     return [Observation((b, i), rung, loss) for (b, i, rung), loss in sorted(found.items())]
@@ -68,18 +70,24 @@ def _agree(evaluated: Losses, reported: Losses) -> bool:
 
 
 def curves_are_comparable(state: State, results: Iterable[JobFinished]) -> bool:
-    """Whether the reported curves of these results end, at the budget of their rung or one step
-    before, with the loss that was returned, and show what evaluations with less budget return."""
-    evaluated = {each[:3]: each.number for each in results if is_drawable(each.number)}
-    with_curves = [each for each in results if each.curve]
-    ending = sum(_ends_at_budget(state, each) for each in with_curves)
-    mostly = ending > len(with_curves) / 2
+    """Whether the reported curves of these results pass the budgets of lower rungs, end at that of
+    their own or one step before, with the loss that was returned, and show what evaluations with
+    less budget return. Those on the lowest rung pass none."""
+    complete = [each for each in results if each.stopped_after is None]
+    evaluated = {each[:3]: each.number for each in complete if is_drawable(each.number)}
+    with_curves = [each for each in complete if each.curve and each.rung]
+    comparable = sum(_has_steps_of_budget(state, each) for each in with_curves)
+    mostly = comparable > len(with_curves) / 2
     return mostly and _agree(evaluated, _reported(state, with_curves))
 
 
-def _ends_at_budget(state: State, result: JobFinished) -> bool:
+def _has_steps_of_budget(state: State, result: JobFinished) -> bool:
     budget, curve = float(state.run.budgets[result.rung]), _losses_of(result)
-    return bool(curve) and min(budget - 1.0, ALMOST * budget) <= curve[-1][0] <= budget
+    begun = result.resumed_from
+    passed = state.run.budgets[result.rung - 1 if begun is None else min(begun + 1, result.rung)]
+    if not curve or curve[0][0] > passed:
+        return False
+    return min(budget - 1.0, ALMOST * budget) <= curve[-1][0] <= budget
 
 
 def _reported(state: State, results: Iterable[JobFinished]) -> Losses:

@@ -15,7 +15,7 @@ from scipy.special import stdtr, stdtrit
 from deepband.analysis.curve_data import Inputs, LossScale, observations, selected
 from deepband.analysis.curve_process import Points, conditioned
 from deepband.core.evaluations import count_evaluations
-from deepband.core.facts import JobFinished
+from deepband.core.facts import Config, JobFinished
 from deepband.core.rank_order import Place
 from deepband.core.state import State
 from deepband.errors import NoResultError
@@ -99,11 +99,21 @@ class CurveModel:
     def samples(self, jobs: Sequence[tuple[Place, int]], count: int) -> Floats:
         """Losses of several configs on rungs, sampled together: one row for each of about `count`
         samples. They are the same whenever the same is asked."""
-        random = np.random.default_rng(0)
-        points, degrees = self._points(jobs), self._process.degrees
+        return self._samples(self._points(jobs), count)
+
+    def new_samples(self, configs: Sequence[Config], rungs: range, count: int) -> Floats:
+        """The same for configs that have not been evaluated, on all of these rungs: an array with
+        the axes sample, config and rung."""
+        inputs = np.repeat(self._inputs.of(configs), len(rungs), axis=0)
+        numbers = -1 - np.repeat(np.arange(len(configs), dtype=np.int64), len(rungs))
+        points = Points(inputs, numbers, np.tile(np.array(rungs, dtype=np.float64), len(configs)))
+        return self._samples(points, count).reshape(-1, len(configs), len(rungs))
+
+    def _samples(self, points: Points, count: int) -> Floats:
+        random, degrees = np.random.default_rng(0), self._process.degrees
         parts = []
         for each in self._process.predict(points):
-            normal = random.standard_normal((round(each.weight * count), len(jobs)))
+            normal = random.standard_normal((round(each.weight * count), len(points.rungs)))
             width = np.sqrt(random.chisquare(degrees, size=(len(normal), 1)) / degrees)
             parts.append(each.means + normal @ each.factor.T / width)
         return self.scale.losses(np.concatenate(parts))

@@ -131,8 +131,11 @@ def _decided(state: State, run: Run, bracket: int, index: int, rung: int) -> Ver
     verdict = _ranked(state, verdict, rank, results, slots)
     risk = run.skipped.get((bracket, rung + 1), {}).get(index)
     if risk is not None:
-        reason = f"{verdict.reason}, and skipped: it becomes the best with a probability of"
-        return replace(verdict, reason=f"{reason} {risk:.2g}", promoted=False, skipped=risk)
+        why = f"it becomes the best with a probability of {risk:.2g}"
+        if (bracket, index, rung) in state.stopped:
+            why = f"its training was stopped early (stop_training={risk:.6g})"
+        reason = f"{verdict.reason}, and skipped: {why}"
+        return replace(verdict, reason=reason, promoted=False, skipped=risk)
     return replace(verdict, promoted=index in run.arrived[bracket, rung + 1])
 
 

@@ -126,7 +126,7 @@ def _predicted(state: State, place: Place, rung: int) -> Prediction:
             f"bracket {bracket}, index {index} failed on rung {rung}, so that there is nothing to "
             "predict. See why with `study.failures()`."
         )
-    if result is not None and result.number is not None:
+    if result is not None and result.number is not None and result.stopped_after is None:
         return _record(state, place, rung, state.value(result.number), None)
     distribution = CurveModel(state, [place]).distribution(place, rung)
     return _record(state, place, rung, state.value(distribution.quantile(0.5)), distribution)

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from deepband.analysis.durations import resumes, seconds_per_unit
 from deepband.analysis.quote import Price, Quote
-from deepband.core.costs import costs, counts, paid
+from deepband.core.costs import costs, counts, missing, paid
 from deepband.core.facts import JobFinished
 from deepband.core.hyperband import open_jobs
 from deepband.core.schedule import Cell, Schedule, as_number
@@ -33,17 +33,18 @@ def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Qu
         found = replace(_with_skips(found, state, schedule), skips=True)
     stopped = any(run.stopped is not None for run in state.runs) and found.strategy != FRUGAL
     fewer = state.created.reuse_identical or stopped
-    if schedule is None or not (fewer or state.stopped_training):
+    if schedule is None or not (fewer or state.stopped):
         return found
+    high = found.cost_resumed.high + missing(schedule, state.stopped)
     return replace(
         found,
         evaluations_new=(0 if fewer else found.evaluations_new[0], found.evaluations_new[1]),
         cost=replace(found.cost, low=Fraction(0)),
-        cost_resumed=replace(found.cost_resumed, low=Fraction(0)),
+        cost_resumed=replace(found.cost_resumed, low=Fraction(0), high=high),
         seconds=None if found.seconds is None else (0.0, found.seconds[1]),
         at_most=state.created.reuse_identical,
         stops=stopped,
-        stops_training=state.stopped_training,
+        stops_training=bool(state.stopped),
     )
 
 
@@ -106,7 +107,7 @@ def _quote(
     evaluations = list(paid(state))
     if ahead:
         evaluations += (each for each in state.ahead.results.values() if not each.imported)
-    spent = costs(schedule, evaluations)
+    spent = costs(schedule, evaluations, state.stopped)
     cost = _price(state, schedule, least, most, spent.whole, schedule.cost_of)
     cost_resumed = _price(state, schedule, least, most, spent.resumed, schedule.cost_resumed_of)
     return Quote(

@@ -160,7 +160,7 @@ class Plan:
 def plan(state: State) -> Plan:
     """The plan of the current run."""
     planned = _plan(state.schedule, state.run.counts(), state.created.integer_budgets)
-    less = bool(state.run.skipped) or state.run.stopped is not None or state.stopped_training
+    less = bool(state.run.skipped) or state.run.stopped is not None or bool(state.stopped)
     return replace(planned, at_most=state.created.reuse_identical or less)
 
 
@@ -200,7 +200,7 @@ def _ended(run: Run) -> bool:
 def _summary(state: State, run: Run, done: bool) -> RunSummary:
     evaluations = list(paid(state, run.number))
     everything = sum(each.run == run.number for each in state.all_results())
-    cost = costs(run.schedule, evaluations)
+    cost = costs(run.schedule, evaluations, state.stopped)
     skipped = {cell: len(indices) for cell, indices in run.skipped.items()}
     return RunSummary(
         run=run.number,

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from deepband.core.facts import JobFinished
+from deepband.core.facts import JobFinished, JobKey
 from deepband.core.schedule import Cell, Schedule, read_exactly
 from deepband.core.state import State
+
+NONE: Mapping[JobKey, float] = {}
 
 
 class Costs(NamedTuple):
     """What evaluations cost. One whose training was stopped early costs what it used."""
 
     whole: Fraction
-    """Each at its full budget."""
+    """Each at the budget that it used, from scratch."""
     resumed: Fraction
     """If training always continued from the rung below."""
     trained: Fraction
@@ -40,15 +42,27 @@ def counts(evaluations: Iterable[JobFinished]) -> Counter[Cell]:
     return Counter((each.bracket, each.rung) for each in evaluations)
 
 
-def costs(schedule: Schedule, evaluations: Collection[JobFinished]) -> Costs:
-    """What evaluations cost, with the budgets of a schedule."""
+def costs(
+    schedule: Schedule,
+    evaluations: Collection[JobFinished],
+    stopped: Mapping[JobKey, float] = NONE,
+) -> Costs:
+    """What evaluations cost, with the budgets of a schedule. `stopped` has the jobs whose training
+    was stopped early, of all runs: a config that was stopped continues from there at best."""
     counted = counts(evaluations)
     whole, resumed = schedule.cost_of(counted), schedule.cost_resumed_of(counted)
     begun = Counter(each.resumed_from for each in evaluations if each.resumed_from is not None)
     trained = whole - sum(n * schedule.charge(rung) for rung, n in begun.items())
     saved = [_saved(schedule, each) for each in evaluations if each.stopped_after is not None]
     less = [sum(column, Fraction(0)) for column in zip(*saved, strict=True)] or [Fraction(0)] * 3
+    resumed += sum((_missing(schedule, each, stopped) for each in evaluations), Fraction(0))
     return Costs(whole - less[0], resumed - less[1], trained - less[2], less[0])
+
+
+def missing(schedule: Schedule, stopped: Mapping[JobKey, float]) -> Fraction:
+    """What the rungs above may cost in addition, because training was stopped early."""
+    budgets = (untrained(schedule, key[2], after, None) for key, after in stopped.items())
+    return sum(budgets, Fraction(0))
 
 
 def trained(schedule: Schedule, rung: int, resumed_from: int | None) -> Fraction:
@@ -66,6 +80,14 @@ def untrained(
         return Fraction(0)
     used = max(read_exactly(stopped_after), _charge(schedule, begun))
     return max(Fraction(0), schedule.charge(rung) - used)
+
+
+def _missing(
+    schedule: Schedule, result: JobFinished, stopped: Mapping[JobKey, float]
+) -> Fraction | int:
+    """How much of the rung below an evaluation has to train, because that was stopped early."""
+    below = result.bracket, result.index, result.rung - 1
+    return untrained(schedule, below[2], stopped[below], None) if below in stopped else 0
 
 
 def _charge(schedule: Schedule, rung: int | None) -> Fraction:

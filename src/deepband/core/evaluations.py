@@ -35,7 +35,8 @@ def no_result(
     found = [each for each in state.all_results() if rung in (None, each.rung)]
     bad = [each for each in found if each.loss is not None and not state.is_feasible(each)]
     rejected = sum(each.origin == PRECHECK for each in bad)
-    return NoResultError(len(found), rung, len(bad) - rejected, missing, rejected)
+    stopped = sum(each.stopped_after is not None for each in found)
+    return NoResultError(len(found), rung, len(bad) - rejected, missing, rejected, stopped)
 
 
 def evaluation_of(state: State, result: JobFinished) -> Evaluation:

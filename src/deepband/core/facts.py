@@ -7,6 +7,7 @@ garbage collector to visit. (A field `index` hides the method of tuples, which m
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -133,6 +134,11 @@ class Outcome(NamedTuple):
     resumed_from: int | None = None
     curve: tuple[tuple[float, float], ...] | None = None
     stopped_after: float | None = None
+
+    @property
+    def diverged(self) -> bool:
+        """Whether training was stopped because a reported loss was infinite or NaN."""
+        return bool(self.stopped_after and self.curve and not math.isfinite(self.curve[-1][1]))
 
     @property
     def failed(self) -> bool:

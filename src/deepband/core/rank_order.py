@@ -4,7 +4,8 @@ With one objective, smaller losses come first, then configs whose training was s
 +inf, then failures. With several objectives or with constraints:
 
 1. Feasible configs whose losses are all finite come first, front by front (non-dominated sorting).
-2. Those whose training was stopped early follow.
+2. Those whose training was stopped early follow: those that were trained longer first, and among
+   equals those with the smaller last loss.
 3. Those with a loss of +inf follow, front by front.
 4. Infeasible configs follow, by their total violation. The violation of each constraint is divided
    by the largest finite one in the pool; a config that was rejected before it was trained is last.
@@ -41,8 +42,9 @@ class Standing(NamedTuple):
     """None for a failure."""
     violations: tuple[float, ...] = ()
     """By constraint; +inf if the config was rejected before it was trained."""
-    stopped: bool = False
-    """Whether training was stopped early. The losses are then +inf."""
+    stopped: tuple[float, float] | None = None
+    """If training was stopped early, so that the losses are +inf: the negative of the budget after
+    which it was, and the last loss reported."""
 
     @property
     def feasible(self) -> bool:
@@ -97,9 +99,9 @@ def fronts(standings: Mapping[Key, Standing]) -> list[list[Key]]:
         [key for key, each in standings.items() if each.finite], standings
     )
     infinite = [key for key, each in standings.items() if each.feasible and not each.finite]
-    stopped = [key for key in infinite if standings[key].stopped]
-    groups += [stopped] if stopped else []
-    groups += _fronts([key for key in infinite if not standings[key].stopped], standings)
+    stopped = {key: each for key in infinite if (each := standings[key].stopped) is not None}
+    groups += ([key] for key in sorted(stopped, key=lambda key: stopped[key]))
+    groups += _fronts([key for key in infinite if key not in stopped], standings)
     infeasible = [key for key, each in standings.items() if each.losses and not each.feasible]
     groups += _by_number(infeasible, total_violations([standings[key] for key in infeasible]))
     failed = [key for key, each in standings.items() if each.losses is None]

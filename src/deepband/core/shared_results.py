@@ -10,7 +10,8 @@ A config takes the result of an equal one on the same rung instead of being eval
 Which configs arrive on a rung of a bracket depends on results of that bracket alone, so neither
 rule depends on the order in which jobs finish. Between brackets of the current run, which equal
 config is evaluated first would depend on that order, so these share nothing. A failure is not
-shared, because its cause may be the machine.
+shared, because its cause may be the machine. Neither is training that was stopped early, because
+that depends on the bracket.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class SharedResults:
             return earlier
         results = state.results[cell]
         members = (results.get(index) for index in self._groups[bracket].indices.get(key, ()))
-        return next((each for each in members if each and each.loss is not None), None)
+        return next((each for each in members if each and _is_final(each)), None)
 
 
 def _earlier(state: State) -> Iterator[tuple[tuple[int, Hashable], JobFinished]]:
@@ -148,8 +149,13 @@ def _earlier(state: State) -> Iterator[tuple[tuple[int, Hashable], JobFinished]]
     for (bracket, rung), indices in sorted(state.run.before.items(), reverse=True):
         for index in sorted(indices, reverse=True):
             result = state.results[bracket, rung][index]
-            if result.loss is not None:
+            if _is_final(result):
                 yield (rung, identity(state.config(bracket, index))), result
+
+
+def _is_final(result: JobFinished) -> bool:
+    """Whether equal configs take a result."""
+    return result.loss is not None and result.stopped_after is None
 
 
 def _copy(source: JobFinished, bracket: int, index: int, run: int) -> JobFinished:
@@ -157,5 +163,6 @@ def _copy(source: JobFinished, bracket: int, index: int, run: int) -> JobFinishe
     place = f"{SAME} ({source.bracket}, {source.index})"
     keeps = is_shared(source.origin) or source.origin == PRECHECK
     origin = source.origin if keeps else place
-    fact = JobFinished(bracket, index, source.rung, run, source.loss, metrics=source.metrics)
-    return fact._replace(origin=origin, stopped_after=source.stopped_after)
+    return JobFinished(
+        bracket, index, source.rung, run, source.loss, metrics=source.metrics, origin=origin
+    )

@@ -77,8 +77,8 @@ class State:
         with several objectives."""
         self.rejected = False
         """Whether any config was rejected before it was trained."""
-        self.stopped_training = False
-        """Whether the training of any config was stopped early."""
+        self.stopped: dict[JobKey, float] = {}
+        """By job: the budget after which its training was stopped early."""
         self.ahead = Ahead()
         self.late = Late()
         self.confirmations: dict[tuple[int, int, int, int], Confirmed] = {}
@@ -93,7 +93,7 @@ class State:
         other = State()
         other.created, other.objective = self.created, self.objective
         other.criteria, other.rejected = self.criteria, self.rejected
-        other.stopped_training = self.stopped_training
+        other.stopped = dict(self.stopped)
         other.runs = [
             replace(
                 run,
@@ -228,8 +228,13 @@ class State:
         if result.origin == PRECHECK:
             return Standing(losses, (math.inf,) * max(1, len(self.criteria.constraints)))
         if result.stopped_after is not None:
-            return Standing(losses, stopped=True)
+            return Standing(losses, stopped=(-result.stopped_after, self._last_reported(result)))
         return Standing(losses, self.criteria.violations(loss, result.metrics))
+
+    def _last_reported(self, result: JobFinished) -> float:
+        """The last loss that was reported during training; infinite if there is none."""
+        last = result.curve[-1][1] if result.curve else math.nan
+        return (-last if self.created.maximize else last) if math.isfinite(last) else math.inf
 
     def named_results(self, result: JobFinished) -> dict[str, Any]:
         """What a result has under names, as users see it: several objectives, then metrics."""
@@ -245,7 +250,7 @@ class State:
     @property
     def _ranks_by_loss(self) -> bool:
         """Whether one number orders the configs."""
-        return self.criteria.ranks_by_loss and not self.rejected and not self.stopped_training
+        return self.criteria.ranks_by_loss and not self.rejected and not self.stopped
 
     def _study_created(self, fact: StudyCreated) -> None:
         self.created = fact
@@ -421,7 +426,8 @@ class State:
             return
         if loss == math.inf:
             self.rejected = self.rejected or fact.origin == PRECHECK
-            self.stopped_training = self.stopped_training or fact.stopped_after is not None
+            if fact.stopped_after is not None:
+                self.stopped[fact[:3]] = fact.stopped_after
             return
         if self.criteria.constraints and not self.standing(fact).feasible:
             return

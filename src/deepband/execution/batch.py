@@ -71,10 +71,10 @@ class BatchContext(Context):
         """Record the result of this config before the batch ends: if the process is killed later,
         the config is not evaluated again. What the function returns in its place is ignored."""
         call = self._running()
-        if call is None:
-            read_result(result)
-        else:
+        if call is not None:
             call.finish(self._position, result)
+        elif self.watch is None or not self.watch.stopped:
+            read_result(result)
 
     def report(self, step: float, loss: float) -> None:
         """Add a point to the learning curve of this config."""

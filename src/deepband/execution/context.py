@@ -9,6 +9,7 @@ from typing import Any
 
 from deepband.execution.training_watch import TrainingWatch
 from deepband.storage import saved_objects
+from deepband.storage.checkpoints import watch_file
 
 MOST_POINTS = 10_000
 """How many points of a learning curve are kept per evaluation."""
@@ -50,20 +51,21 @@ class Context:
         self.reported.append((float(step), float(loss)))
         if len(self.reported) > MOST_POINTS:
             del self.reported[1::2]  # the first point and the newest one stay
-        if self.watch is not None:
-            self.watch.report(float(step), float(loss))
+        watch = self.watch
+        notable = watch is not None and watch.report(float(step), float(loss), self.reported)
+        if watch is not None and notable and watch.persistent:
+            watch.save(watch_file(self.path))
 
     def should_stop(self) -> bool:
         """Whether it is pointless to train further, from what `report` was called with:
 
         - a reported loss is infinite or NaN, or
-        - with `optimize(stop_training=)`, the config is unlikely to become the best. Steps must
-          then be in the unit of the budget.
+        - with `optimize(stop_training=)`, the config is unlikely to become the best.
 
-        Return from the objective if so. Whatever it returns, the evaluation is then final and
-        recorded as stopped: it ranks behind all that were not, and costs only the budget that it
-        used, which is the last step reported. Always False with several objectives, with
-        constraints, and in `Study.confirm`.
+        Return from the objective if so. Whatever it returns is ignored: the evaluation is final and
+        recorded as stopped. It ranks behind all that were not, and costs the budget until the
+        report that said so. Therefore, count steps from 1, in the unit of the budget. Always False
+        with several objectives, with constraints, and in `Study.confirm`.
 
         >>> context = deepband.Context(seed=0, path=Path())
         >>> context.report(1, float("nan"))
@@ -116,9 +118,6 @@ class Context:
 def restore_curve(context: Context, curve: Sequence[tuple[float, float]]) -> None:
     """Let the learning curve begin with what an interrupted attempt at the job had reported."""
     context.reported[:0] = curve
-    if context.watch is not None:
-        for step, loss in curve:
-            context.watch.report(step, loss)
 
 
 def training_seed(seed: int, *key: int) -> int:

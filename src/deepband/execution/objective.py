@@ -153,7 +153,7 @@ def attempt_of(task: Task, outcome: Outcome, environment: bool = False) -> Attem
     context = task.context
     if context is None:
         return Attempt(task.job, outcome, None, environment)
-    curve = tuple(context.reported) or None
+    curve = outcome.curve or tuple(context.reported) or None
     outcome = outcome._replace(resumed_from=context.previous_rung, curve=curve)
     complete = not outcome.failed and outcome.stopped_after is None
     saved = context.path.name if seal_attempt(context.path, task.keeps and complete) else None
@@ -164,12 +164,12 @@ def outcome_of(
     task: Task, result: object, read: Callable[[object, Criteria], Outcome] = read_any_result
 ) -> Outcome:
     """The outcome of a task for which the objective returned a result. If training was stopped
-    early, any result will do: only its metrics are recorded."""
+    early, the result is ignored: a killed attempt may have been trained further than this one."""
     watch = task.context.watch if task.context is not None else None
     if watch is None or not watch.stopped:
         return read(result, task.criteria)
-    metrics = read_any_result(result, task.criteria).metrics
-    return Outcome(math.inf, None, metrics, stopped_after=watch.stopped_after(task.job.budget))
+    after = watch.stopped_after(task.job.budget)
+    return Outcome(math.inf, curve=watch.curve, stopped_after=after)
 
 
 def _call(objective: Objective, task: Task, interruptible: bool) -> tuple[Outcome, bool]:

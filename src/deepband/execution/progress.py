@@ -86,6 +86,9 @@ class Progress:
     rejected: int = 0
     """How many configs of this run were rejected before they were trained. They are no
     evaluations."""
+    stopped_training: int = 0
+    """How many of `evaluations` were stopped early. As soon as there is one, totals are
+    estimates."""
 
 
 def advanced(progress: Progress, seconds: float) -> Progress:
@@ -154,6 +157,7 @@ class RunMeter:
             done=hyperband.is_done(state),
             front=len(self._front) if state.criteria.several else None,
             rejected=self._rejected,
+            stopped_training=self._stopped,
         )
 
     def _count(self, state: State) -> None:
@@ -183,7 +187,7 @@ class RunMeter:
         self._pace.charges = list(map(float, charges))
         self._cells = [state.results[cell] for cell in run.schedule.cells()]
         self._sizes = list(map(len, self._cells))
-        self._done = self._failed = self._spent = self._rejected = 0
+        self._done = self._failed = self._spent = self._rejected = self._stopped = 0
         self._unused: Fraction | int = 0
         self._front = Archive()
         for results in self._cells:
@@ -202,6 +206,7 @@ class RunMeter:
         self._done += 1
         self._failed += result.loss is None
         self._spent += self._charges[result.rung]
+        self._stopped += result.stopped_after is not None
         self._unused += self._unused_by(result, None)
         return True
 

@@ -78,17 +78,24 @@ def share_done(progress: Progress) -> float:
 
 
 def amounts(progress: Progress) -> list[str]:
-    """Evaluations and units of budget, how many evaluations failed, and how many configs were
-    rejected."""
+    """Evaluations and units of budget, how many evaluations failed or were stopped early, and how
+    many configs were rejected."""
     extends = progress.run > 0 and not progress.confirming
-    least = "at least " if extends and not progress.done else ""
+    bound = "at least " if extends else ""
+    if progress.stopped_training:
+        bound = "about " if extends else "at most "
+    bound = "" if progress.done else bound
     evaluations = counted(progress.total_evaluations, "evaluation")
     units = "unit" if progress.total == 1 else "units"
     found = [
-        f"{progress.evaluations:,} of {least}{evaluations}",
-        f"{_units(progress.spent)} of {least}{_units(progress.total)} {units}",
+        f"{progress.evaluations:,} of {bound}{evaluations}",
+        f"{_units(progress.spent)} of {bound}{_units(progress.total)} {units}",
     ]
-    counts = {"failed": progress.failed, "rejected": progress.rejected}
+    counts = {
+        "failed": progress.failed,
+        "rejected": progress.rejected,
+        "stopped early": progress.stopped_training,
+    }
     return [*found, *(f"{count:,} {name}" for name, count in counts.items() if count)]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from operator import or_
 
 from deepband.core.facts import JobKey
 from deepband.core.records import Attempt, Job
@@ -17,6 +18,8 @@ from deepband.execution.outbox import Outbox
 from deepband.execution.pruner import Pruner
 from deepband.execution.shared_use import SharedUse, SoleUse
 from deepband.storage.checkpoints import Checkpoints
+
+DIVERGED = "the objective reported a loss that is infinite or NaN, and stopped"
 
 
 class Recorder:
@@ -48,18 +51,19 @@ class Recorder:
         """Jobs whose result files are removed after the next commit."""
 
     def take(self, attempts: Sequence[Attempt], conclusive: bool = True) -> None:
-        """Take outcomes that are to be recorded. Raises ObjectiveError if there are only failures,
-        and enough of them, unless others of the same call may still succeed."""
+        """Take outcomes that are to be recorded. Raises ObjectiveError if all of them failed or
+        diverged, and they are enough, unless others of the same call may still succeed."""
         self.pending += attempts
         failed = [attempt.outcome.loss is None for attempt in attempts]
         self.any_failed |= any(failed)
         if self._trusted or not attempts:
             return
-        if not all(failed) or self._shared.any_succeeded:
+        diverged = [attempt.outcome.diverged for attempt in attempts]
+        if not all(map(or_, failed, diverged)) or self._shared.any_succeeded:
             self._trusted = True
         elif conclusive and len(self.pending) >= self._first_failures:
             first = self.pending[: self._first_failures]
-            errors = [each.outcome.error or "" for each in first]
+            errors = [each.outcome.error or DIVERGED for each in first]
             raise ObjectiveError(errors, _hint(self.pending[0]))
 
     def clear_later(self, keys: Iterable[JobKey]) -> None:

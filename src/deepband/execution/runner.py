@@ -104,6 +104,10 @@ class RunOptions:
             return objective
         return BatchObjective.of(objective)
 
+    def gives_context(self, objective: Objective) -> bool:
+        """Whether an objective receives a context."""
+        return takes_context(self.called(objective))
+
     @property
     def worker_devices(self) -> Sequence[Device]:
         """The device of each worker; none if no devices are given."""

@@ -67,6 +67,7 @@ class TaskFactory:
         nearest = checkpoints.nearest(key, self._session.resumable(job))
         rung, previous = nearest or (None, None)
         path, partial = _begin(checkpoints, job, token)
+        watch = self._session.watch(job)
         return Context(
             seed=self._session.seed(job),
             path=path,
@@ -74,7 +75,7 @@ class TaskFactory:
             previous_budget=0 if rung is None else state.run.budgets[rung],
             previous_rung=rung,
             partial=partial,
-            watch=self._session.watch(job),
+            watch=watch and watch.continued(checkpoints.left_watch(key)),
         )
 
 

@@ -110,14 +110,15 @@ def measures(evaluation: Evaluation, constrained: bool = False) -> dict[str, flo
     if evaluation.error is not None:
         return {}
     metrics = numeric(evaluation.metrics)
+    named = {f"objectives.{name}": each for name, each in evaluation.objectives.items()}
     single = {"value": evaluation.value, "loss": evaluation.loss}
     if evaluation.stopped_after is not None:
-        single = {"stopped_after": evaluation.stopped_after}
+        named, single = {}, {"stopped_after": evaluation.stopped_after}
     return {
         **{f"metrics.{name}": float(each) for name, each in metrics.items()},
         "budget": float(evaluation.budget),
         **({"feasible": float(evaluation.feasible)} if constrained else {}),
-        **{f"objectives.{name}": each for name, each in evaluation.objectives.items()},
+        **named,
         **{name: each for name, each in single.items() if each is not None},
     }
 

@@ -71,6 +71,14 @@ class ConfigSource:
 
         return ConfigSource(state, self.space(state), Uniform()).missing(state, keys)
 
+    def random(self, state: State, bracket: int, indices: Sequence[int]) -> list[Config]:
+        """Random configs in these places. They depend on nothing that has been recorded; `uniform`
+        samples the same ones."""
+        from deepband.samplers.uniform import Uniform
+
+        uniform = Uniform(self.created.chunk)
+        return uniform.draw(self.space(state), (), bracket, indices, self.created.seed)
+
     def _chunks(self, state: State, lasts: Mapping[int, int]) -> Iterator[ConfigsDrawn]:
         """The configs up to these indices, by bracket, and those that are sampled with them."""
         existing = state.configs

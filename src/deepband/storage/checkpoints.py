@@ -4,10 +4,14 @@
     FOLDER/BRACKET/INDEX/RUNG.json               its manifest: size and digest of every file
     FOLDER/attempts/BRACKET-INDEX-RUNG.TOKEN/    what a running attempt at a job is saving
     FOLDER/attempts/BRACKET-INDEX-RUNG.partial/  what an interrupted attempt had saved
+    FOLDER/attempts/BRACKET-INDEX-RUNG.*.watch   what an attempt was watched for (see below)
 
 Every attempt saves into its own folder and seals it with a manifest. The process that records the
 result first renames the folder; only this process creates or removes anything else. An attempt
 that was given up but still runs can therefore write into its own folder only.
+
+If training may be stopped early, a watch file says how far it was compared with its limits, so that
+the next attempt is not compared with them again (`execution/training_watch.py`).
 
 A checkpoint is used only if its result is recorded and its manifest matches: training never
 continues from a folder that is damaged or was left by an interrupted attempt.
@@ -32,13 +36,16 @@ from deepband.errors import StorageError
 PARTIAL = "partial"
 INDEX = "saved.json"
 """The file in the folder of an attempt that shows that `Context.save` is complete."""
-ENDINGS = (".json", ".new")
-"""Suffixes of manifests, complete or being written."""
+WATCH = ".watch"
+ENDINGS = (".json", ".new", WATCH)
+"""Suffixes of the files beside the folders of attempts: manifests, files that are being written,
+and watch files."""
 
 
 def seal(attempt: Path) -> bool:
     """Write the manifest of what an attempt saved. False if it saved nothing, or replaced its
     folder by a link or a file; that is then removed."""
+    watch_file(attempt).unlink(missing_ok=True)
     if attempt.is_symlink() or not attempt.is_dir() or not any(attempt.iterdir()):
         _remove(attempt)
         return False
@@ -52,7 +59,13 @@ def seal(attempt: Path) -> bool:
 def abandon(attempt: Path) -> None:
     """Remove what an attempt saved."""
     _manifest(attempt).unlink(missing_ok=True)
+    watch_file(attempt).unlink(missing_ok=True)
     _remove(attempt)
+
+
+def watch_file(attempt: Path) -> Path:
+    """The file that says what an attempt was watched for."""
+    return attempt.with_name(f"{attempt.name}{WATCH}")
 
 
 class Inherited(NamedTuple):
@@ -102,12 +115,18 @@ class Checkpoints:
             if is_newer and not left.is_symlink() and left.is_dir() and any(left.iterdir()):
                 _remove(partial)
                 left.rename(partial)
+            with suppress(FileNotFoundError):
+                watch_file(left).replace(watch_file(partial))
             abandon(left)
         if partial.is_symlink():
             _remove(partial)
         path = self.attempts / _attempt_name(key, token or secrets.token_hex(4))
         path.mkdir()
         return path, partial if partial.is_dir() else None
+
+    def left_watch(self, key: JobKey) -> Path:
+        """The watch file that an interrupted attempt at a job has left, if there is one."""
+        return watch_file(self.attempts / _attempt_name(key, PARTIAL))
 
     def accept(self, key: JobKey, attempt: str) -> None:
         """Make the sealed attempt of this name the checkpoint of its job, before the result is
@@ -269,7 +288,9 @@ def _attempt_key(name: str) -> JobKey | None:
     return bracket, index, rung
 
 
-_ATTEMPT = re.compile(r"(\d{1,9})-(\d{1,9})-(\d{1,9})\.[a-z0-9]+(?:\.json|\.new)?", re.ASCII)
+_ATTEMPT = re.compile(
+    r"(\d{1,9})-(\d{1,9})-(\d{1,9})\.[a-z0-9]+(?:\.json|\.new|\.watch)?", re.ASCII
+)
 
 
 def _folder_key(folder: Path) -> JobKey | None:

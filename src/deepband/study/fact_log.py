@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from deepband.core import hyperband
 from deepband.core.facts import (
-    ConfigsDrawn,
     Confirmed,
     Fact,
     JobFinished,
-    JobKey,
     JobReleased,
     JobSkipped,
     JobsStarted,
@@ -22,6 +20,7 @@ from deepband.core.facts import (
 from deepband.core.shared_results import SharedResults
 from deepband.core.state import State
 from deepband.errors import ClosedError, GoneError, StorageError
+from deepband.samplers.source import ConfigSource
 from deepband.storage import Storage, state_of
 from deepband.study.observers import Observer, Observers, history
 from deepband.study.thread_safety import MethodLock, synchronized
@@ -38,11 +37,12 @@ SECONDS_TO_WAIT = 30.0
 class FactLog:
     """A study's storage, its state, and its observers."""
 
-    def __init__(self, storage: Storage, state: State, learns: bool) -> None:
+    def __init__(self, storage: Storage, state: State, source: ConfigSource) -> None:
         self.storage = storage
+        self.source = source
         self.state = state
         """Everything recorded so far. Read it; only `record` changes it."""
-        self.learns = learns
+        self.learns = source.sampler.learns
         """Whether the sampler uses earlier results."""
         self._closed = False
         self._observers: Observers | None = None
@@ -50,7 +50,7 @@ class FactLog:
         """Facts recorded after the study's file was lost: in the state, and nowhere else."""
         self._shared = SharedResults() if state.created.reuse_identical else None
         self._omissions: Omissions | None = None
-        """Decides what is not evaluated, while `optimize` runs with `skip` or `stop`."""
+        """Decides what is not evaluated, or not to the end, while `optimize` runs."""
         self._simulated: VirtualSchedule | None = None
         self._method_lock = MethodLock()
         self._keeps_lock = False
@@ -136,7 +136,7 @@ class FactLog:
                 self.storage.end_turn()
 
     @contextmanager
-    def saving(self, **risks: float | None) -> Iterator[None]:
+    def saving(self, **risks: float | None) -> Iterator[Omissions | None]:
         """Within this block, decide by the risks `skip`, `stop` and `stop_training` what is not
         evaluated, or not to the end. A run that was stopped with a larger risk continues. Locks the
         study until it is closed."""
@@ -145,12 +145,12 @@ class FactLog:
             if any(risk is not None for risk in risks.values()):
                 from deepband.study.omissions import Omissions
 
-                self._omissions = Omissions(self.state, self._expected_configs, **risks)
+                self._omissions = Omissions(self.state, self.source, **risks)
         try:
             with self._method_lock.lock:
                 self._continue_run()
                 self._store_derived(())
-            yield
+            yield self._omissions
         finally:
             self._omissions = None
 
@@ -159,10 +159,6 @@ class FactLog:
         stopped = self.state.run.stopped
         if stopped is not None and not (self._omissions and self._omissions.keeps(stopped)):
             self._store([RunStopped(self.state.run.number, None)])
-
-    def _expected_configs(self, state: State, keys: Iterable[JobKey]) -> Iterable[ConfigsDrawn]:
-        """Configs in place of those that have not been sampled."""
-        raise NotImplementedError
 
     def _update(self, news: Sequence[Fact] | None) -> None:
         """Apply what other processes have written, or load everything again."""

@@ -9,8 +9,9 @@ from deepband.core.facts import JobKey, JobSkipped, RunStopped
 from deepband.core.schedule import is_finite
 from deepband.core.state import State
 from deepband.errors import InputError, SeveralObjectivesError, shown
+from deepband.samplers.source import ConfigSource
 from deepband.study.skips import Skips
-from deepband.study.stops import Sample, Stops
+from deepband.study.stops import Stops
 from deepband.study.training_stops import TrainingStops
 
 if TYPE_CHECKING:
@@ -31,19 +32,16 @@ class Omissions:
     def __init__(
         self,
         state: State,
-        sample: Sample,
+        source: ConfigSource,
         skip: float | None = None,
         stop: float | None = None,
         stop_training: float | None = None,
     ) -> None:
-        risks = (
-            read_risk(name, state, given)
-            for name, given in (("skip", skip), ("stop", stop), ("stop_training", stop_training))
-        )
-        skip, stop, stop_training = risks
-        self._skips = None if skip is None else Skips(skip)
-        self._stops = None if stop is None else Stops(stop, sample)
-        self._training = None if stop_training is None else TrainingStops(stop_training)
+        given = {"skip": skip, "stop": stop, "stop_training": stop_training}
+        skip, stop, stop_training = (read_risk(name, state, risk) for name, risk in given.items())
+        self._skips = Skips(skip, stop_training) if skip or stop_training else None
+        self._stops = None if stop is None else Stops(stop, source.expected)
+        self._training = None if stop_training is None else TrainingStops(stop_training, source)
 
     def due(self, state: State) -> Sequence[JobSkipped | RunStopped]:
         """What can be recorded now: skipped promotions first, then the end of the run."""
@@ -68,17 +66,29 @@ class Omissions:
             waiting = self._training.held(state)
         return {*self.undecided(state), *waiting}
 
+    @property
+    def lacks_curves(self) -> bool:
+        """Whether training could not be stopped because what was reported is not comparable."""
+        return self._training is not None and self._training.lacks_curves
+
     def limits(self, state: State, key: JobKey) -> TrainingLimits:
         """The losses above which the training of a job should stop."""
         return self._training.limits(state, key) if self._training else ()
 
 
-def check_ahead(ahead: bool, stop_training: float | None) -> None:
-    """Raise if both are given: how much work is done ahead depends on the workers."""
-    if ahead and stop_training:
+def check_stop_training(given: float | None, ahead: bool, takes_context: bool) -> None:
+    """Raise if training cannot be stopped early."""
+    if not given:
+        return
+    if ahead:  # how much work is done ahead depends on the workers
         raise InputError(
-            "ahead would train configs to the end that stop_training may stop in the next run: "
+            "`ahead` would train configs to the end that `stop_training` may stop in the next run: "
             "leave out one of them."
+        )
+    if not takes_context:
+        raise InputError(
+            "`stop_training` is given, but the objective takes no context: let it take one, call "
+            "context.report(step, loss) during training, and return if context.should_stop()."
         )
 
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from deepband.core import hyperband
 from deepband.core.facts import (
-    ConfigsDrawn,
     JobFinished,
     JobKey,
     JobReleased,
@@ -76,8 +75,7 @@ class Session(FactLog):
         keep: Keep,
         inherited: Inherited | None = None,
     ) -> None:
-        super().__init__(storage, state, source.sampler.learns)
-        self.source = source
+        super().__init__(storage, state, source)
         self.keep = keep
         self._inherited = inherited
         """The checkpoints of the study that this one is a copy of."""
@@ -242,9 +240,6 @@ class Session(FactLog):
         keys = self._without_held(hyperband.ready_jobs(self.state, self._virtual))
         return [key for key in keys if key[1] >= sampled[key[0]]]
 
-    def _expected_configs(self, state: State, keys: Iterable[JobKey]) -> Iterable[ConfigsDrawn]:
-        return self.source.expected(state, keys)
-
     def _create_configs(self, keys: Sequence[JobKey]) -> None:
         """Sample the configs of jobs that have none. Each sample is recorded before the next one,
         which may depend on it."""
@@ -296,7 +291,7 @@ class Session(FactLog):
         if not criteria.ranks_by_loss:
             return None
         limits = self._omissions.limits(self.state, job.key) if self._omissions else ()
-        return TrainingWatch(limits, float(job.budget), criteria.maximize)
+        return TrainingWatch(limits, float(job.budget), criteria.maximize, persistent=True)
 
     def expects(self, job: Job) -> bool:
         """Whether this is an open job of the study, with the config that the study gave it."""

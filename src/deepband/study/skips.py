@@ -1,4 +1,5 @@
-"""Which promotions are not evaluated: `optimize(skip=)`.
+"""Which promotions are not evaluated: `optimize(skip=)`, and those of configs that
+`optimize(stop_training=)` has stopped.
 
 The promotions of a rung are decided together and once, before any of them is evaluated: when the
 rung below is complete, and all earlier brackets of the run are. Until then, they wait. A decision
@@ -8,7 +9,6 @@ that skips nothing is not recorded: taken again after an interruption, it is the
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from itertools import accumulate
 from operator import itemgetter
 
@@ -17,10 +17,11 @@ from deepband.core.state import State
 
 
 class Skips:
-    """The decisions about promotions while `optimize(skip=)` runs."""
+    """The decisions about promotions while `optimize` runs with `skip` or `stop_training`."""
 
-    def __init__(self, risk: float) -> None:
+    def __init__(self, risk: float | None = None, stop_training: float | None = None) -> None:
         self._risk = risk
+        self._stop_training = stop_training
         self._decided: set[tuple[int, int, int]] = set()
         """The run, bracket and rung of promotions that need no decision any more."""
 
@@ -48,25 +49,37 @@ class Skips:
         return True
 
     def _decide(self, state: State, bracket: int) -> list[JobSkipped]:
-        from deepband.analysis.promotion_risk import promotion_risks  # loads SciPy
-
         progress, run, now = state.progress[bracket], state.run.number, time.time()
         rung = progress.rung
+        risks = self._unlikely(state, bracket) | self._hopeless(state, bracket)
         found = [
             JobSkipped(bracket, index, rung, run, risk)
-            for index, risk in self._unlikely(promotion_risks(state, bracket))
+            for index, risk in sorted(risks.items())
             if progress.is_waiting(index) and not state.is_leased((bracket, index, rung), now)
         ]
         if not found:
             self._decided.add((run, bracket, rung))
         return found
 
-    def _unlikely(self, risks: Mapping[int, float]) -> list[tuple[int, float]]:
-        """The promoted configs that are least likely to become the best, as long as the sum of
-        their probabilities, by index, is below the risk."""
-        order = sorted(risks.items(), key=itemgetter(1, 0))
+    def _unlikely(self, state: State, bracket: int) -> dict[int, float]:
+        """By index: the probability to become the best of the promoted configs that are least
+        likely to, as long as the sum of these is below the risk."""
+        if self._risk is None:
+            return {}
+        from deepband.analysis.promotion_risk import promotion_risks  # loads SciPy
+
+        order = sorted(promotion_risks(state, bracket).items(), key=itemgetter(1, 0))
         totals = accumulate(risk for _, risk in order)
-        return sorted(each for each, total in zip(order, totals, strict=True) if total < self._risk)
+        return dict(each for each, total in zip(order, totals, strict=True) if total < self._risk)
+
+    def _hopeless(self, state: State, bracket: int) -> dict[int, float]:
+        """By index: the risk for the promoted configs whose training was stopped. There were not
+        enough others for all slots."""
+        risk, rung = self._stop_training, state.progress[bracket].rung
+        arrived = state.run.arrived[bracket, rung]
+        if risk is None:
+            return {}
+        return {index: risk for index in arrived if (bracket, index, rung - 1) in state.stopped}
 
 
 def _is_begun(state: State, bracket: int, rung: int) -> bool:

@@ -197,17 +197,17 @@ class Study:
         from deepband.analysis.failures import FailureWatch
         from deepband.execution.limits import Limits
         from deepband.execution.runner import RunOptions, run_jobs
-        from deepband.study.omissions import check_ahead
+        from deepband.study.omissions import check_stop_training
         from deepband.study.user_warnings import (
             warn_of_failures,
             warn_of_idle_workers,
+            warn_of_missing_curves,
             warn_of_small_batches,
             warn_of_small_space,
         )
 
         if ahead_limit is not None and not ahead:
             raise InputError("ahead_limit bounds what ahead=True spends: give both.")
-        check_ahead(ahead, stop_training)
         limits = Limits(max_seconds, max_cost, ahead_limit if ahead else 0)
         options = RunOptions(
             workers=workers,
@@ -223,6 +223,7 @@ class Study:
             batch=batch,
             precheck=precheck,
         )
+        check_stop_training(stop_training, ahead, options.gives_context(objective))
         self.session.lock()  # which reads what another process has written since
         if not self.done:
             warn_of_small_space(self.session)
@@ -230,8 +231,9 @@ class Study:
             warn_of_small_batches(self.session, batch)
         watch = FailureWatch(self.session.state)
         self._take_over()
-        with self.session.saving(skip=skip, stop=stop, stop_training=stop_training):
+        with self.session.saving(skip=skip, stop=stop, stop_training=stop_training) as omissions:
             run_jobs(self.session, objective, limits, options)
+            warn_of_missing_curves(omissions)
         warn_of_failures(watch, self.session)
 
     def work(

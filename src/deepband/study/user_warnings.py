@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from typing import TYPE_CHECKING
 
 from deepband.analysis import summary
 from deepband.analysis.failures import FailureWatch, failures
 from deepband.errors import (
     FailedEvaluationsWarning,
     IdleWorkersWarning,
+    MissingCurvesWarning,
     SmallSpaceWarning,
     UnseededWarning,
     WaitingWarning,
@@ -18,6 +20,9 @@ from deepband.errors import (
 )
 from deepband.execution.worker_output import first_with_output
 from deepband.study.session import Session
+
+if TYPE_CHECKING:
+    from deepband.study.omissions import Omissions
 
 
 def warn_of_small_space(session: Session) -> None:
@@ -59,6 +64,18 @@ def warn_of_small_batches(session: Session, batch: bool | int | None) -> None:
             f"the study was created with parallel={parallel}: batches of new configs are no "
             "larger. Create a study with parallel equal to the size of your batches.",
             IdleWorkersWarning,
+            user_level(),
+        )
+
+
+def warn_of_missing_curves(omissions: Omissions | None) -> None:
+    """Warn that no training could be stopped early."""
+    if omissions is not None and omissions.lacks_curves:
+        warnings.warn(
+            "stop_training had no effect, because the learning curves that the objective reports "
+            "are not comparable: call context.report(step, loss) after every unit of the budget, "
+            "with the number of units so far, and return the loss reported last.",
+            MissingCurvesWarning,
             user_level(),
         )
 

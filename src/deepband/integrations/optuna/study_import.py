@@ -31,6 +31,7 @@ from deepband.study.study import Study
 Placed: TypeAlias = tuple[Config, Finding]
 
 REJECTED = "it was rejected before it was trained"
+STOPPED = "its training was stopped early"
 LATER = "trials of an earlier run are missing: finish that run, then import again"
 
 
@@ -90,12 +91,10 @@ def add_results(study: Study, placed: Iterable[Placed]) -> list[LeftOut]:
 def _add(study: Study, config: Config, finding: Finding) -> list[LeftOut]:
     """Add the results of one config from the lowest rung with a free slot on. Returns those below
     it."""
-    left_out = [
-        LeftOut(finding.trial, each.step, REJECTED) for each in finding.known if each.rejected
-    ]
-    if left_out:
-        lowest = min(each.rung for each in finding.known if each.rejected)
-        finding = below(finding, lowest)
+    unusable = [(each, why) for each in finding.known if (why := _why_unusable(each))]
+    left_out = [LeftOut(finding.trial, each.step, why) for each, why in unusable]
+    if unusable:
+        finding = below(finding, min(each.rung for each, _ in unusable))
     for start, first in enumerate(finding.known):
         try:
             _add_known(study, config, finding.known[start:], finding.origin)
@@ -103,6 +102,13 @@ def _add(study: Study, config: Config, finding: Finding) -> list[LeftOut]:
         except InputError as error:
             left_out.append(LeftOut(finding.trial, first.step, str(error)))
     return left_out
+
+
+def _why_unusable(known: Known) -> str | None:
+    """Why a result says nothing about a config in another study; None if it does."""
+    if known.rejected:
+        return REJECTED
+    return STOPPED if "stopped_after" in known.details else None
 
 
 def _add_known(

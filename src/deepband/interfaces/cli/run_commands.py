@@ -26,9 +26,9 @@ from deepband.interfaces.cli.output import command, say, show
 from deepband.interfaces.cli.run_options import options_of_runs
 from deepband.storage.retention import KEEP, read_keep, retraining_cost, superfluous
 from deepband.study.extension_policy import read_automatic
-from deepband.study.omissions import check_ahead
+from deepband.study.omissions import check_stop_training
 from deepband.study.study import Study
-from deepband.study.user_warnings import warn_of_small_space
+from deepband.study.user_warnings import warn_of_missing_curves, warn_of_small_space
 
 RISK = click.FloatRange(0, 1, max_open=True)
 Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
@@ -94,7 +94,6 @@ def run(
     Repeating it continues where it stopped, and does nothing once all is done.
     """
     steps = _steps(widen_to, deepen_to, strategy)
-    check_ahead(ahead, stop_training)
     risks = {"skip": skip, "stop": stop, "stop_training": stop_training}
     read_device_options(given)
     ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
@@ -103,7 +102,9 @@ def run(
         _check_steps(opened, steps)
         if retry_failed:
             say(_retry_failed(opened))
-        _run_steps(opened, objective, limits, RunOptions(**execution), steps, risks)
+        options = RunOptions(**execution)
+        check_stop_training(stop_training, ahead, options.gives_context(objective))
+        _run_steps(opened, objective, limits, options, steps, risks)
         report_end(opened, study, "a limit")
         if opened.done:
             say(f"Deeper, wider or done? Ask: {command('advice', study)}")
@@ -152,13 +153,14 @@ def _run_steps(
     """Run a study, then extend and run it step by step. The limits are those of all of it."""
     if not study.done:
         warn_of_small_space(study.session)
-    with study.session.saving(**risks):
+    with study.session.saving(**risks) as omissions:
         run_jobs(study.session, objective, limits, options)
         for strategy, target in steps:
             if not study.done or limits.out_of_time():
                 return
             study.extend(strategy, **target)
             run_jobs(study.session, objective, limits, options)
+        warn_of_missing_curves(omissions)
 
 
 @main.command()

@@ -102,6 +102,8 @@ def _fits(state: State, result: JobFinished, query: Query) -> bool:
 def _outcome(state: State, result: JobFinished) -> str:
     if result.loss is None:
         return "failed"
+    if result.stopped_after is not None:
+        return "stopped"
     return "infeasible" if verdict(state, result) else "good"
 
 
