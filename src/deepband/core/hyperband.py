@@ -38,9 +38,8 @@ def _waiting_jobs(state: State, virtual: VirtualSchedule | None) -> Iterator[Job
         return
     if virtual is not None:
         yield from (key for key in virtual.started(state) if not is_running(state, *key))
-    rungs = [progress.rung for progress in state.progress]
-    for bracket in sorted(range(len(rungs)), key=rungs.__getitem__):
-        rung = rungs[bracket]
+    for bracket in state.order:
+        rung = state.progress[bracket].rung
         for index in reversed(state.progress[bracket].waiting):
             if virtual is None:
                 yield bracket, index, rung

@@ -64,6 +64,8 @@ class State:
         self.runs: list[Run] = []
         self.progress: list[BracketProgress] = []
         """By bracket, of the current run."""
+        self.order: list[int] = []
+        """The brackets in the order in which their jobs are handed out: by rung, then bracket."""
         self.changes: list[SpaceChange] = []
         """The changes of the search space, in order."""
         self.configs: list[list[Config]] = []
@@ -107,6 +109,7 @@ class State:
             BracketProgress(each.rung, sorted([*each.waiting, *each.running], reverse=True))
             for each in self.progress
         ]
+        other.order = list(self.order)
         other.changes = list(self.changes)
         other.configs = [list(configs) for configs in self.configs]
         other.origins = dict(self.origins)
@@ -480,6 +483,7 @@ class State:
         self.run.arrived[bracket, rung] = indices
         progress = self.progress[bracket]
         progress.rung = rung
+        self.order = sorted(range(len(self.progress)), key=lambda each: self.progress[each].rung)
         progress.waiting = sorted(indices.difference(self.results[bracket, rung]), reverse=True)
         if self.late.running:
             late = [i for i in progress.waiting if (bracket, i, rung) in self.late.running]
