@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from deepband.analysis.plan import Plan
 from deepband.analysis.quote import Quote, comparison
-from deepband.analysis.summary import Plan
 from deepband.analysis.text import about
 from deepband.core.facts import Config
 from deepband.core.records import Evaluation

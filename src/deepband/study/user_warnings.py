@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 
-from deepband.analysis import summary
 from deepband.analysis.failures import FailureWatch, failures
+from deepband.analysis.plan import plan
 from deepband.errors import (
     FailedEvaluationsWarning,
     IdleWorkersWarning,
@@ -23,7 +23,7 @@ from deepband.study.session import Session
 def warn_of_small_space(session: Session) -> None:
     """Warn if the current run needs more configs than there are in the space, unless equal ones
     share results."""
-    needed = summary.plan(session.state).configs
+    needed = plan(session.state).configs
     if session.space.size < needed and not session.state.created.reuse_identical:
         warnings.warn(
             f"the space has at most {counted(int(session.space.size), 'different config')} and the "

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
-from deepband.analysis.summary import Plan, plan_of
+from deepband.analysis.plan import Plan, plan_of
 from deepband.core.schedule import Schedule, check_count
 from deepband.core.state import State
 from deepband.errors import InputError, shown

@@ -17,7 +17,7 @@ import click
 
 from deepband.analysis.key_figures import no_result
 from deepband.analysis.run_names import size_text
-from deepband.analysis.summary import Status, grid
+from deepband.analysis.status import Status, grid
 from deepband.analysis.text import brief, duration, printable, shortened, table
 from deepband.core.evaluations import best_above, best_evaluation, front
 from deepband.core.records import Evaluation

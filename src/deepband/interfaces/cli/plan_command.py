@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from deepband.analysis.durations import seconds_per_unit as seconds_per_unit_of
-from deepband.analysis.summary import Plan
+from deepband.analysis.plan import Plan
 from deepband.errors import InputError, SmallSpaceWarning
 from deepband.interfaces.cli.group import BUDGET, PATH, json_option, main, open_existing
 from deepband.interfaces.cli.output import describe_forecasts, show, show_warnings

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from deepband.analysis import export as exports
-from deepband.analysis import summary
 from deepband.analysis.explanation import Verdict
 from deepband.analysis.feasibility import feasibility_notes
+from deepband.analysis.status import status_of, without_result
 from deepband.core.evaluations import best_evaluation, evaluation_of, front
 from deepband.core.leases import leased_jobs
 from deepband.core.records import Evaluation
@@ -90,7 +90,7 @@ def status(study: Path, as_json: bool) -> None:
     state = session.state
     running = {key for each in Outbox(session.files).running() for key in each.keys}
     running.update(leased_jobs(state, time.time()))
-    progress = summary.status(state, running=len(summary.without_result(state, running)))
+    progress = status_of(state, running=len(without_result(state, running)))
     first = f"study    {study}, {state.objective or 'no objective named'}"
     found: dict[str, Any] = {"status": progress, "best": _fields(state, best_evaluation(state))}
     if state.criteria.several:
