@@ -15,7 +15,7 @@ from deepband import Study
 from deepband.analysis import chart_data
 from deepband.analysis.run_names import name_of
 from deepband.analysis.status import status_of
-from deepband.core.schedule import as_number
+from deepband.core.exact_numbers import as_number
 from deepband.interfaces.cli import main
 from deepband.interfaces.dashboard.overview import overview
 from driving import SPACE, finish, noisy, open_study

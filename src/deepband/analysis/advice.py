@@ -23,9 +23,9 @@ from deepband.analysis.quote import Quote
 from deepband.analysis.rank_agreement import Agreement, agreement
 from deepband.analysis.text import about, html_table
 from deepband.core.evaluations import best_first
+from deepband.core.exact_numbers import as_number
 from deepband.core.extension import options
 from deepband.core.rank_order import Place
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import counted
 

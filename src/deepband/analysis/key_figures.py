@@ -14,7 +14,7 @@ from deepband.analysis.status import Status
 from deepband.analysis.text import about, brief, duration, shortened, units
 from deepband.core.costs import costs, paid, slots_left
 from deepband.core.evaluations import best_above, best_evaluation, front
-from deepband.core.schedule import as_number
+from deepband.core.exact_numbers import as_number
 from deepband.core.state import State
 from deepband.errors import counted
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from deepband.analysis.text import html_table, table
+from deepband.core.exact_numbers import as_number
 from deepband.core.record_text import record_repr
-from deepband.core.schedule import Cell, Schedule, as_number
+from deepband.core.schedule import Cell, Schedule
 from deepband.core.state import State
 from deepband.errors import counted
 

@@ -8,9 +8,9 @@ from fractions import Fraction
 from deepband.analysis.run_names import step_to
 from deepband.analysis.text import duration, html_table, table
 from deepband.core.costs import costs, paid
+from deepband.core.exact_numbers import as_number
 from deepband.core.record_text import record_repr
 from deepband.core.runs import Run
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.space.space_change import differences
 

@@ -10,8 +10,8 @@ from deepband.analysis.cells import CellStatus, cells
 from deepband.analysis.run_names import step_to
 from deepband.core import hyperband
 from deepband.core.costs import cost_left, costs, paid
+from deepband.core.exact_numbers import as_number
 from deepband.core.facts import JobKey
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 
 

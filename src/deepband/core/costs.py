@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
+from deepband.core.exact_numbers import read_exactly
 from deepband.core.facts import JobFinished
-from deepband.core.schedule import Cell, Schedule, read_exactly
+from deepband.core.schedule import Cell, Schedule
 from deepband.core.state import State
 
 

@@ -16,9 +16,9 @@ from typing import TypeAlias, TypeVar
 
 from deepband.analysis.confirmations import Confirmations, confirmations, winners
 from deepband.core.evaluations import no_result
+from deepband.core.exact_numbers import as_number, check_count
 from deepband.core.facts import Confirmed, JobKey, Outcome, own_copy
 from deepband.core.records import Job
-from deepband.core.schedule import as_number, check_count
 from deepband.core.state import State
 from deepband.errors import InputError, JobError, SeveralObjectivesError
 from deepband.execution.context import training_seed

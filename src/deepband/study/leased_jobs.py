@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
+from deepband.core.exact_numbers import is_finite
 from deepband.core.facts import JobKey, JobsLeased, Outcome, Owner
 from deepband.core.jobs import check_open, jobs_of
 from deepband.core.leases import RELEASED, find_lease, is_superseded, job_token, read_token
 from deepband.core.records import Job
-from deepband.core.schedule import is_finite
 from deepband.errors import InputError, JobError, shown
 from deepband.study.session import Session
 from deepband.system.process_identity import NO_PROCESS, is_dead, this_process

@@ -15,10 +15,10 @@ from deepband.core.evaluations import (
     front,
     no_result,
 )
+from deepband.core.exact_numbers import Budget, as_number, check_count
 from deepband.core.facts import JobKey
 from deepband.core.records import Evaluation, Job, with_checkpoint
 from deepband.core.results import read_result, read_results
-from deepband.core.schedule import Budget, as_number, check_count
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError, SeveralObjectivesError
 from deepband.samplers import Sampler

@@ -20,8 +20,8 @@ from deepband.analysis.run_names import size_text
 from deepband.analysis.status import Status, grid
 from deepband.analysis.text import brief, duration, printable, shortened, table
 from deepband.core.evaluations import best_above, best_evaluation, front
+from deepband.core.exact_numbers import as_number
 from deepband.core.records import Evaluation
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import counted
 from deepband.interfaces.cli.option_names import in_words_of_command

@@ -23,11 +23,11 @@ from deepband.analysis.status import Status, status_of
 from deepband.analysis.text import brief, shortened
 from deepband.core import hyperband
 from deepband.core.evaluations import best_evaluation
+from deepband.core.exact_numbers import as_number
 from deepband.core.extension import options
 from deepband.core.facts import JobKey
 from deepband.core.records import Evaluation
 from deepband.core.runs import Run
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.interfaces.dashboard.failure_list import failure_list
 from deepband.interfaces.dashboard.front_charts import objectives

@@ -25,9 +25,9 @@ from deepband.analysis.run_names import describe_step, size_text
 from deepband.analysis.status import grid, status_of
 from deepband.analysis.text import brief, duration, printable, shortened
 from deepband.core.evaluations import best_evaluation, best_evaluation_at, evaluation_of, front
+from deepband.core.exact_numbers import as_number
 from deepband.core.extension import options
 from deepband.core.records import Evaluation
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import DeepbandError
 from deepband.execution.worker_output import read_output
