@@ -157,11 +157,6 @@ def summary(connection: sqlite3.Connection) -> Summary:
     return Summary(len(runs), Fraction(max_budget), width, evaluations, objective)
 
 
-def is_grown(row: Head, study: str, commit: int) -> bool:
-    """Whether this is the study as of a commit, perhaps with facts added, but none removed."""
-    return bool(row["study"] == study and row["commits"] >= commit >= (row["reopened"] or 0))
-
-
 def read_commit(
     connection: sqlite3.Connection, commit: int
 ) -> Iterator[JobFinished | JobSkipped | RunStopped | Confirmed]:

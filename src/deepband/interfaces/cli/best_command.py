@@ -16,7 +16,7 @@ from deepband.errors import InputError, StorageError
 from deepband.interfaces.cli.group import json_option, main, open_existing, study_argument
 from deepband.interfaces.cli.output import ANY_BUDGET, describe, highest_budget, show
 from deepband.storage.object_formats import PICKLE
-from deepband.storage.saved_objects import read_index
+from deepband.storage.saved_index import read_index
 from deepband.study.study import Study
 
 if TYPE_CHECKING:
