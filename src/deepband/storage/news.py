@@ -7,7 +7,7 @@ import sqlite3
 from deepband.core.facts import Confirmed, Fact, JobFinished, JobSkipped, RunStopped
 from deepband.core.state import State
 from deepband.storage import row_reader
-from deepband.storage.row_reader import Head
+from deepband.storage.study_head import Head, read_head
 
 
 def read_news(
@@ -16,7 +16,7 @@ def read_news(
     """The facts that were added since the state was read, and the row of the study now; `known` is
     what it was then. None if the state must be rebuilt, because facts in it were removed or cannot
     be confirmed."""
-    row = row_reader.head(connection)
+    row = read_head(connection)
     known = known or row
     commit, contents = known["commits"], known["contents"]
     if not _is_grown(row, state.created.study, commit):

@@ -25,6 +25,7 @@ from deepband.storage.news import read_news
 from deepband.storage.schema import FORMAT, SCHEMA, format_of, upgrade
 from deepband.storage.sidecars import journal_of
 from deepband.storage.sqlite_errors import storage_errors
+from deepband.storage.study_head import Head, read_head
 from deepband.storage.study_path import check_name, check_path, read_path
 from deepband.system import plain_files
 
@@ -45,7 +46,7 @@ class SqliteStorage:
         self._identity: tuple[int, int] | None = None
         """Device and inode of the file that the connection writes to."""
         self._process = os.getpid()
-        self._head: row_reader.Head | None = None
+        self._head: Head | None = None
         """The row of the study when it was last read or written here."""
         self._version: int | None = None
         """SQLite's number of the content that the connection for writing has seen."""
@@ -195,7 +196,7 @@ class SqliteStorage:
 
     def _read(self) -> list[Fact]:
         with self._reading() as connection:
-            row = row_reader.head(connection)
+            row = read_head(connection)
             facts = list(row_reader.read(connection))
             self._head = row
             return facts
@@ -246,7 +247,7 @@ class SqliteStorage:
                 check_whole(connection)
                 if older:
                     upgrade(connection)
-                row = row_reader.head(connection)
+                row = read_head(connection)
             if self._head is not None and row["study"] != self._head["study"]:
                 raise GoneError(self.path, "was replaced by another study")
         except BaseException:
@@ -285,7 +286,7 @@ class SqliteStorage:
         self._keep(connect(self.path, "rw"))
         self._head = head
 
-    def _commit(self, connection: sqlite3.Connection, facts: Sequence[Fact]) -> row_reader.Head:
+    def _commit(self, connection: sqlite3.Connection, facts: Sequence[Fact]) -> Head:
         """Write facts, and return the new row of the study."""
         with transaction(connection):
             head = row_writer.write(connection, facts, self._head)
