@@ -18,7 +18,7 @@ from deepband.interfaces.cli.output import show, show_warnings
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.run_options import EXECUTION, Command
 from deepband.interfaces.cli.user_code import load_objective, recalled
-from deepband.study.confirmation import Repetition, check_seeds, missing, repetitions, selected
+from deepband.study.repetitions import Repetition, check_seeds, missing, repetitions, selected
 from deepband.study.study import Study
 
 
