@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from deepband.analysis.confirmations import Confirmations, ConfirmedConfig
     from deepband.analysis.explanation import Verdict
     from deepband.analysis.failures import FailureGroup, Failures
+    from deepband.analysis.learning_curves.prediction import Prediction
     from deepband.analysis.plan import Plan
-    from deepband.analysis.prediction import Prediction
     from deepband.analysis.quote import Price, Quote
     from deepband.analysis.run_table import RunSummary
     from deepband.execution.batch import BatchContext
@@ -121,7 +121,7 @@ _LATER = {
     "Failures": "deepband.analysis.failures",
     "Forecast": "deepband.study.forecast",
     "Plan": "deepband.analysis.plan",
-    "Prediction": "deepband.analysis.prediction",
+    "Prediction": "deepband.analysis.learning_curves.prediction",
     "Price": "deepband.analysis.quote",
     "Progress": "deepband.execution.progress",
     "Quote": "deepband.analysis.quote",

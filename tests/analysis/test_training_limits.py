@@ -11,8 +11,8 @@ import pytest
 
 import deepband
 from deepband import Context, Study
-from deepband.analysis.curve_data import curves_are_comparable
-from deepband.analysis.training_limits import exceeded_by, training_limits
+from deepband.analysis.learning_curves.curve_data import curves_are_comparable
+from deepband.analysis.learning_curves.training_limits import exceeded_by, training_limits
 
 SPACE = {"x": (0.0, 1.0)}
 

@@ -105,7 +105,7 @@ def quote_options(session: Session) -> tuple[Quote, ...]:
 def advise_extension(session: Session, workers: int) -> Advice:
     """Which way to continue is likely to pay most, with the quotes of all of them."""
     from deepband.analysis.advice import advise
-    from deepband.analysis.stop_risk import remaining_risk
+    from deepband.analysis.learning_curves.stop_risk import remaining_risk
 
     session.check_done("give advice")
     workers = check_count("workers", workers)

@@ -24,8 +24,8 @@ from deepband.study.session import Session
 from deepband.system.process_identity import NO_PROCESS, is_dead, this_process
 
 if TYPE_CHECKING:
+    from deepband.execution.checkpoint_cleanup import Pruner
     from deepband.execution.context import Context
-    from deepband.execution.pruner import Pruner
 
 Leased: TypeAlias = Job | str
 """A leased job, or its token."""
@@ -199,6 +199,6 @@ def _pruner(session: Session) -> Pruner | None:
     """What removes superfluous checkpoints, if there are any."""
     if not session.persistent or not session.checkpoints.folder.is_dir():
         return None
-    from deepband.execution.pruner import Pruner
+    from deepband.execution.checkpoint_cleanup import Pruner
 
     return Pruner(session, session.checkpoints)

@@ -48,7 +48,7 @@ class Skips:
         return True
 
     def _decide(self, state: State, bracket: int) -> list[JobSkipped]:
-        from deepband.analysis.promotion_risk import promotion_risks  # loads SciPy
+        from deepband.analysis.learning_curves.promotion_risk import promotion_risks
 
         progress, run, now = state.progress[bracket], state.run.number, time.time()
         rung = progress.rung

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from deepband.analysis.confirmations import Confirmations
     from deepband.analysis.explanation import Verdict
     from deepband.analysis.failures import Failures
+    from deepband.analysis.learning_curves.prediction import Prediction
     from deepband.analysis.plan import Plan
-    from deepband.analysis.prediction import Prediction
     from deepband.analysis.quote import Quote
     from deepband.analysis.run_table import RunSummary
     from deepband.execution.devices import DevicesSpec
@@ -844,7 +844,7 @@ class Study:
         >>> low < found.value < high
         True
         """
-        from deepband.analysis.prediction import predict
+        from deepband.analysis.learning_curves.prediction import predict
 
         return predict(self.session.state, bracket, index, budget)
 

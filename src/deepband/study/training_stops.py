@@ -34,6 +34,6 @@ class TrainingStops:
         bracket, index, rung = key
         if rung != bracket or rung == 0 or state.is_ahead(bracket, index):
             return ()
-        from deepband.analysis.training_limits import training_limits  # loads SciPy
+        from deepband.analysis.learning_curves.training_limits import training_limits
 
         return training_limits(state, bracket, index, self._risk)

@@ -16,8 +16,8 @@ from deepband.analysis.confirmations import (
 from deepband.analysis.feasibility import is_judged
 from deepband.analysis.key_figures import key_figures
 from deepband.analysis.measures import curves, measure
-from deepband.analysis.prices import quote
 from deepband.analysis.quote import quote_notes, quote_table
+from deepband.analysis.quote_computation import quote
 from deepband.analysis.run_names import describe_step, name_of
 from deepband.analysis.status import Status, status_of
 from deepband.analysis.text import brief, shortened

@@ -1,4 +1,4 @@
-"""The price of an extension, before anything is spent.
+"""The computation of quotes: the price of an extension, before anything is spent.
 
 `efficient` fills only the free slots, and how many are free does not depend on any loss, so its
 price is exact. It is also the least that `preserving` and `discarding` can cost. The most that they
