@@ -14,11 +14,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from deepband.analysis.curve_data import Inputs, LossScale, observations
-from deepband.analysis.curve_model import LossDistribution
+from deepband.analysis.learning_curves.curve_data import Inputs, LossScale, observations
+from deepband.analysis.learning_curves.curve_model import LossDistribution
 from deepband.core.rank_order import Place
 from deepband.core.state import State
-from deepband.samplers.gaussian_process import NOISE, Data, Regression, fitted
+from deepband.samplers.gp_regression import NOISE, Data, Regression, fitted
 from deepband.space.unit_cube import Floats
 
 Jobs: TypeAlias = Sequence[tuple[Place, int]]

@@ -30,7 +30,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from curve_worlds import FULL, World, worlds
-from deepband.analysis.curve_model import CurveModel
+from deepband.analysis.learning_curves.curve_model import CurveModel
 from deepband.core.facts import JobFinished
 from deepband.core.rank_order import ranked
 from deepband.core.state import State

@@ -33,7 +33,7 @@ import numpy as np
 import curve_frontier
 from curve_baselines import BASELINES
 from curve_worlds import FULL, World, worlds
-from deepband.analysis.curve_model import CurveModel, LossDistribution
+from deepband.analysis.learning_curves.curve_model import CurveModel, LossDistribution
 from deepband.core.rank_order import Place
 from deepband.core.state import State
 from deepband.research.suites import SYNTHETIC

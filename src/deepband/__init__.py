@@ -44,9 +44,10 @@ if TYPE_CHECKING:
     from deepband.analysis.confirmations import Confirmations, ConfirmedConfig
     from deepband.analysis.explanation import Verdict
     from deepband.analysis.failures import FailureGroup, Failures
-    from deepband.analysis.prediction import Prediction
+    from deepband.analysis.learning_curves.prediction import Prediction
+    from deepband.analysis.plan import Plan
     from deepband.analysis.quote import Price, Quote
-    from deepband.analysis.summary import Plan, RunSummary
+    from deepband.analysis.run_table import RunSummary
     from deepband.execution.batch import BatchContext
     from deepband.execution.context import Context
     from deepband.execution.progress import Progress, RunningEvaluation
@@ -121,12 +122,12 @@ _LATER = {
     "FailureGroup": "deepband.analysis.failures",
     "Failures": "deepband.analysis.failures",
     "Forecast": "deepband.study.forecast",
-    "Plan": "deepband.analysis.summary",
-    "Prediction": "deepband.analysis.prediction",
+    "Plan": "deepband.analysis.plan",
+    "Prediction": "deepband.analysis.learning_curves.prediction",
     "Price": "deepband.analysis.quote",
     "Progress": "deepband.execution.progress",
     "Quote": "deepband.analysis.quote",
-    "RunSummary": "deepband.analysis.summary",
+    "RunSummary": "deepband.analysis.run_table",
     "RunningEvaluation": "deepband.execution.progress",
     "StudyPlan": "deepband.study.study_plan",
     "Verdict": "deepband.analysis.explanation",

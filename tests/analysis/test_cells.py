@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepband.analysis.cells import CellStatus, Mark, cells, marks, occupied_cells
-from deepband.analysis.summary import status
+from deepband.analysis.status import status_of
 from deepband.core.strategies import NAMES, StrategyName
 from deepband.interfaces.dashboard.overview import overview
 from driving import deepened, finish, open_study
@@ -78,9 +78,9 @@ def test_the_status_and_the_page_show_the_same_cells(
     study = deepened(strategies, seed)
     study.deepen("preserving")
     study.tell_all([(job, 0.5) for job in study.ask_all()[:results]])
-    found = status(study.session.state).cells
+    found = status_of(study.session.state).cells
     assert found == cells(study.session.state)
-    assert sum(cell.open for cell in found) == status(study.session.state).open
+    assert sum(cell.open for cell in found) == status_of(study.session.state).open
     assert [cell["open"] for cell in overview(study.session.state, frozenset())["cells"]] == [
         cell.open for cell in found if cell.configs
     ]

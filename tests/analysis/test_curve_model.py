@@ -14,10 +14,15 @@ from hypothesis import strategies as st
 
 import deepband
 from deepband import BudgetError, InputError, Job, NoResultError, Study
-from deepband.analysis import curve_data
-from deepband.analysis.curve_data import LossScale, Observation, observations, selected
-from deepband.analysis.curve_model import CurveModel
 from deepband.analysis.export import canonical
+from deepband.analysis.learning_curves import curve_data
+from deepband.analysis.learning_curves.curve_data import (
+    LossScale,
+    Observation,
+    observations,
+    selected,
+)
+from deepband.analysis.learning_curves.curve_model import CurveModel
 from deepband.research.synthetic import Family
 from driving import Objective, extended, finish, noisy, open_study
 

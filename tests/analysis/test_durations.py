@@ -10,7 +10,7 @@ from advised import finished, rank
 from deepband import Study
 from deepband.analysis.advice import advise
 from deepband.analysis.durations import resumes, seconds_per_unit, seconds_spent
-from deepband.analysis.prices import quote
+from deepband.analysis.quote_computation import quote
 from deepband.core.facts import JobFinished
 from deepband.core.state import State
 

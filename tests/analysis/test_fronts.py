@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepband import Evaluation, InputError, UnknownNameError
-from deepband.analysis import summary
 from deepband.analysis.chart_data import charged, incumbent
 from deepband.analysis.export import cells, jsonl, table
 from deepband.analysis.feasibility import feasibility_notes, verdict
@@ -17,6 +16,7 @@ from deepband.analysis.fronts import Archive, front_chart, volume_chart
 from deepband.analysis.importance import importance
 from deepband.analysis.key_figures import key_figures
 from deepband.analysis.measures import curves, measure
+from deepband.analysis.status import status_of
 from deepband.core.rank_order import non_dominated
 from driving import deepened, finish, open_study
 from trade_off import FAILING, SLOW, THREE, TWO, evaluate, finished
@@ -165,7 +165,7 @@ def test_frames_have_numbers_and_truth_values() -> None:
 def test_key_figures_are_the_front_and_its_hypervolume() -> None:
     study = finished()
     state = study.session.state
-    figures = {each.key: each for each in key_figures(state, summary.status(state))}
+    figures = {each.key: each for each in key_figures(state, status_of(state))}
     assert "best" not in figures
     assert figures["front"].value == f"{len(study.front())} evaluations"
     assert figures["front"].detail == "that no other one dominates in error, speed"
@@ -177,7 +177,7 @@ def test_key_figures_are_the_front_and_its_hypervolume() -> None:
 def test_key_figures_say_that_nothing_is_feasible() -> None:
     for objectives in (TWO, {"speed": "maximize"}):
         state = finished(objectives, {"memory_mb": (None, -1)}).session.state
-        figures = {each.key: each for each in key_figures(state, summary.status(state))}
+        figures = {each.key: each for each in key_figures(state, status_of(state))}
         leading = figures.get("front") or figures["best"]
         assert leading.detail == "no evaluation is feasible and has a finite result yet"
         assert "hypervolume" not in figures

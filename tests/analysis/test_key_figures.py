@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 import deepband
-from deepband.analysis import summary
 from deepband.analysis.key_figures import KeyFigure, key_figures, seconds_left
+from deepband.analysis.status import status_of
 from driving import finish, noisy, open_study
 
 
 def figures(study: deepband.Study, running: int = 0) -> dict[str, KeyFigure]:
     state = study.session.state
-    return {each.key: each for each in key_figures(state, summary.status(state, running))}
+    return {each.key: each for each in key_figures(state, status_of(state, running))}
 
 
 def test_a_new_study() -> None:
@@ -58,7 +58,7 @@ def test_the_time_left_is_the_rest_at_the_measured_pace(workers: int, detail: st
     study = open_study()
     study.optimize(lambda config, budget: config["x"], max_cost=12)
     state = study.session.state
-    status = summary.status(state, workers)
+    status = status_of(state, workers)
     rate = sum(each.seconds or 0.0 for each in study.evaluations) / 12
     expected = rate * float(status.left) / max(workers, 1)
     assert seconds_left(state, max(workers, 1)) == pytest.approx(expected)

@@ -12,8 +12,13 @@ import pytest
 
 import deepband
 from deepband import Context, MissingCurvesWarning, Study
-from deepband.analysis.curve_data import curves_are_comparable
-from deepband.analysis.training_limits import _arrived, _limits, _winners, training_limits
+from deepband.analysis.learning_curves.curve_data import curves_are_comparable
+from deepband.analysis.learning_curves.training_limits import (
+    _arrived,
+    _limits,
+    _winners,
+    training_limits,
+)
 from deepband.execution.training_watch import TrainingLimits
 
 SPACE = {"x": (0.0, 1.0)}

@@ -12,9 +12,10 @@ from click.testing import CliRunner
 
 import deepband
 from deepband import Study
-from deepband.analysis import chart_data, summary
+from deepband.analysis import chart_data
 from deepband.analysis.run_names import name_of
-from deepband.core.schedule import as_number
+from deepband.analysis.status import status_of
+from deepband.core.exact_numbers import as_number
 from deepband.interfaces.cli import main
 from deepband.interfaces.dashboard.overview import overview
 from driving import SPACE, finish, noisy, open_study
@@ -87,7 +88,7 @@ def test_every_interface_counts_what_is_spent_alike(
         spent = sum(each.budget for each in paid)
         now = sum(each.budget for each in paid if each.run == study.runs[-1].run)
         page = overview(study.session.state, frozenset())
-        assert summary.status(study.session.state).spent == now
+        assert status_of(study.session.state).spent == now
         assert page["status"]["spent"] == now
         assert study.runs[-1].cost == now
         assert sum(run.cost for run in study.runs) == spent
@@ -106,7 +107,7 @@ def test_the_page_and_the_status_say_the_same(case: Callable[[Study], None]) -> 
     study = open_study()
     case(study)
     status, page = (
-        summary.status(study.session.state),
+        status_of(study.session.state),
         overview(study.session.state, frozenset())["status"],
     )
     assert page == {

@@ -16,7 +16,7 @@ import oracle
 from cases import MOST, Case, Step, cases, steps
 from deepband import BudgetError, InputError, Job, JobError, Study, UnfinishedError
 from deepband.analysis.export import canonical
-from deepband.analysis.prices import most_of_all_runs
+from deepband.analysis.quote_computation import most_of_all_runs
 from deepband.core import hyperband
 from deepband.core.state import State
 from deepband.core.strategies import FRUGAL, STRATEGIES, StrategyName

@@ -16,7 +16,7 @@ from deepband import BudgetError, Context, InputError, Study, UnfinishedError
 from deepband.analysis.cells import occupied_cells
 from deepband.analysis.export import canonical
 from deepband.analysis.quote import quote_table
-from deepband.analysis.summary import grid, status
+from deepband.analysis.status import grid, status_of
 from deepband.core import hyperband
 from deepband.core.extension import options
 from deepband.core.facts import Fact
@@ -404,7 +404,7 @@ def test_every_face_shows_it() -> None:
     cells = {(cell.bracket, cell.rung): cell for cell in occupied_cells(study.session.state)}
     assert sum(cell.by_run[1] for (_, rung), cell in cells.items() if rung == 3) == 2
     assert (3, 3) not in cells
-    shown = grid(status(study.session.state))
+    shown = grid(status_of(study.session.state))
     assert [row[0] for row in shown] == ["rung", "budget", *(f"bracket {n}" for n in range(4))]
     assert sorted("".join(row[1:]) for row in shown[2:])[:1] == [""]
     text = make_report(study)

@@ -18,9 +18,8 @@ import pytest
 import deepband
 import preloaded
 from deepband import Evaluation, Job, Progress, RunningEvaluation, Study
-from deepband.analysis.summary import cost_left
-from deepband.core.costs import counts, paid
-from deepband.core.schedule import as_number
+from deepband.core.costs import cost_left, counts, paid
+from deepband.core.exact_numbers import as_number
 from deepband.execution.display import LineView
 from deepband.execution.pace import Pace, Started
 from deepband.execution.progress import RunMeter, advanced

@@ -32,7 +32,7 @@ from deepband import Context, InputError, Job, ObjectiveError, StorageError, Stu
 from deepband.analysis import export
 from deepband.core.facts import Outcome
 from deepband.core.records import Attempt
-from deepband.execution.executors import processes
+from deepband.execution.executors import worker_slot
 from deepband.execution.executors.worker_process import WorkerProcess
 from deepband.execution.outbox import Outbox
 from deepband.system import plain_files
@@ -903,7 +903,7 @@ class SlowToLoad:
 def test_a_spare_worker_is_used_when_it_has_loaded_the_objective(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "SECONDS_TO_START", 1.5)
+    monkeypatch.setattr(worker_slot, "SECONDS_TO_START", 1.5)
     with open_study(path, max_budget=3, seed=3) as study:
         with pytest.warns(deepband.FailedEvaluationsWarning):
             study.optimize(SlowToLoad(), workers=2, retries=0)

@@ -18,8 +18,9 @@ import deepband
 import hostile
 import preloaded
 from deepband import Study, UnknownNameError
-from deepband.analysis import chart_data, prediction
+from deepband.analysis import chart_data
 from deepband.analysis.cells import occupied_cells
+from deepband.analysis.learning_curves import prediction
 from deepband.interfaces.cli import main
 from deepband.plots import KINDS, OF_METRICS
 from deepband.system.installation import install_command

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "deepband"
 API = ROOT / "docs" / "reference" / "api.md"
 GUARANTEES = ROOT / "docs" / "reference" / "guarantees.md"
+ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
 
 PACKAGES = ["errors", "core", "system", "space", "samplers", "storage", "analysis", "plots"]
 PACKAGES += ["execution", "study", "integrations", "research", "interfaces", "__main__"]
@@ -188,6 +189,23 @@ def test_the_tests_that_the_docs_name_exist() -> None:
     assert len(named) > 20
     for file, test in named:
         assert f"def {test}(" in next((ROOT / "tests").rglob(file)).read_text(), f"{file}::{test}"
+
+
+def test_the_modules_that_the_architecture_names_exist() -> None:
+    """With their folder, or by name alone where the folder has just been named."""
+    named = set(re.findall(r"`([\w/]+\.py)`", ARCHITECTURE.read_text()))
+    assert len(named) > 80
+    modules = {str(path.relative_to(SOURCE)) for path in FILES} | {path.name for path in FILES}
+    assert [name for name in named if name not in modules and not (ROOT / name).exists()] == []
+
+
+def test_what_the_architecture_names_is_in_the_module_that_it_names() -> None:
+    text = " ".join(ARCHITECTURE.read_text().split())
+    named = re.findall(r"`(?:\w+\.)?(\w+)` \(`([\w/]+/\w+\.py)`", text)
+    assert len(named) > 30
+    for name, module in named:
+        defined = rf"^ *(?:def|class) {name}\b"
+        assert re.search(defined, (SOURCE / module).read_text(), re.MULTILINE), (name, module)
 
 
 def test_links_of_the_readme_lead_somewhere() -> None:

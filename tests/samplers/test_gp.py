@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import deepband
 from deepband import Evaluation, Study
 from deepband.core.facts import Config
-from deepband.samplers import SAMPLERS, Uniform, gaussian_process, gp
+from deepband.samplers import SAMPLERS, Uniform, gp, gp_regression
 from deepband.samplers.gp import EVERY, improvement, is_ready
 from deepband.samplers.observations import ENOUGH
 from deepband.samplers.training_data import Inputs, milestone, training_set
@@ -161,17 +161,17 @@ def test_the_same_draws_with_any_number_of_threads_and_without_a_cache() -> None
     observations = observed(BOWL, 150)
     drawn = []
     for threads in (1, 2):
-        gaussian_process._fitted.cache_clear()
+        gp_regression._fitted.cache_clear()
         with threadpool_limits(threads):
             drawn.append(draw(BOWL, observations, range(3)))
     assert drawn[0] == drawn[1]
 
 
 def test_a_model_is_fitted_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = gaussian_process.fitted
+    original = gp_regression.fitted
     threads: list[int] = []
 
-    def watched(data: gaussian_process.Data) -> Any:
+    def watched(data: gp_regression.Data) -> Any:
         threads.extend(
             each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"
         )
@@ -186,9 +186,9 @@ def test_a_model_is_fitted_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_parameters_are_fitted_again_at_milestones_only() -> None:
     study = open_study(space=BOWL, max_budget=27, sampler="gp")
-    before = gaussian_process._fitted.cache_info().misses
+    before = gp_regression._fitted.cache_info().misses
     finish(study, by_x)
-    fits = gaussian_process._fitted.cache_info().misses - before
+    fits = gp_regression._fitted.cache_info().misses - before
     assert 2 <= fits <= 10
     old = observed(BOWL, 100)
     assert milestone(old[:99]) == milestone(old[:99])[: len(milestone(old[:99]))]

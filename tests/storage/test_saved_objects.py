@@ -29,7 +29,7 @@ from deepband import Context, InputError, StorageError
 from deepband.storage import object_formats
 from deepband.storage.checkpoints import INDEX, Checkpoints
 from deepband.storage.object_formats import TAG
-from deepband.storage.saved_objects import read_index
+from deepband.storage.saved_index import read_index
 
 
 class Model:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from cases import Case, cases
 from curves import falling, settling, told
 from deepband import FailedEvaluationsWarning, ObjectiveError, Study
-from deepband.analysis.prices import most_of_all_runs
+from deepband.analysis.quote_computation import most_of_all_runs
+from deepband.core.exact_numbers import read_budget
 from deepband.core.facts import JobFinished
-from deepband.core.schedule import read_budget
 from deepband.core.state import State
 from deepband.core.strategies import NAMES, StrategyName
 from deepband.execution.executors.simulated import SimulatedExecutor

@@ -17,7 +17,8 @@ from deepband.execution.notebook_view import html
 from deepband.execution.pace import Started
 from deepband.execution.progress import advanced
 from deepband.execution.progress_text import one_line
-from deepband.study.confirmation import ConfirmationSession, repetitions, selected
+from deepband.study.confirmation_session import ConfirmationSession
+from deepband.study.repetitions import repetitions, selected
 from driving import open_study
 from terminals import CTRL_C, Terminal
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import deepband
 from deepband import InputError, Job, Study
-from deepband.analysis import summary
 from deepband.analysis.export import canonical
+from deepband.analysis.status import status_of
 from deepband.core.facts import JobSkipped
 from deepband.core.state import State
 from deepband.errors import FactError
@@ -159,7 +159,7 @@ def test_a_plan_and_a_status_after_skips() -> None:
     with study.session.saving(skip=RISK):
         while job := study.ask():
             study.tell(job, bowl(job))
-            status = summary.status(study.session.state)
+            status = status_of(study.session.state)
             assert status.spent + status.left <= planned.cost
     assert study.done
     assert not status.left

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import deepband
 from deepband import InputError, Job, StorageError, Study
-from deepband.analysis import summary
 from deepband.analysis.export import canonical
+from deepband.analysis.status import status_of
 from deepband.core.facts import Fact, JobFinished, RunStopped
 from deepband.core.state import State
 from deepband.errors import FactError
@@ -92,7 +92,7 @@ def test_a_stopped_run_is_done_and_says_what_it_saved(stopped: Study) -> None:
     assert exported(stopped)[-1] == f'{{"run": 0, "stopped": {run.stopped}}}'
     assert "0 jobs open" in repr(stopped)
     assert "stopped early" in stopped._repr_html_()
-    status = summary.status(stopped.session.state)
+    status = status_of(stopped.session.state)
     assert status.done
     assert not status.open
     assert not status.left

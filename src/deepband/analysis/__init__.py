@@ -1,5 +1,5 @@
-"""Pure functions of a state: summaries, cells, quotes, explanations, advice, rank agreement, gains,
-parameter importance, predicted losses, chart data, exports and data frames.
+"""Pure functions of a state: status, runs, quotes, explanations, advice, rank agreement, gains,
+parameter importance, learning curves, chart data, exports and data frames.
 
 Imports `core` and `space`.
 """

@@ -17,15 +17,15 @@ from deepband.analysis.evidence import Evidence, look, look_at_fronts
 from deepband.analysis.front_volumes import front_volumes
 from deepband.analysis.gains import Gain, Losses
 from deepband.analysis.hypervolume import default_reference
-from deepband.analysis.prices import quote
 from deepband.analysis.prospects import Prospect
 from deepband.analysis.quote import Quote
+from deepband.analysis.quote_computation import quote
 from deepband.analysis.rank_agreement import Agreement, agreement
 from deepband.analysis.text import about, html_table
 from deepband.core.evaluations import best_first
+from deepband.core.exact_numbers import as_number
 from deepband.core.extension import options
 from deepband.core.rank_order import Place
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import counted
 

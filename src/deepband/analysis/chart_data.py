@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeGuard
 
 from deepband.analysis.run_names import target_of
 from deepband.core.evaluations import best_first
+from deepband.core.exact_numbers import as_number
 from deepband.core.facts import Config, JobFinished
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import read_index
 from deepband.space.choices import position

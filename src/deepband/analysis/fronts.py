@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from deepband.analysis.chart_data import Extension, charged, has_drawable_loss, incumbent
 from deepband.analysis.hypervolume import default_reference, dominated, read_reference
 from deepband.analysis.run_names import name_of
+from deepband.core.exact_numbers import as_number
 from deepband.core.facts import JobFinished
 from deepband.core.rank_order import non_dominated
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import InputError, UnknownNameError, shown
 

@@ -10,11 +10,11 @@ from deepband.analysis.durations import resumes, seconds_per_unit, seconds_spent
 from deepband.analysis.feasibility import feasibility_notes, is_judged
 from deepband.analysis.hypervolume import default_reference, hypervolume
 from deepband.analysis.metrics import main_metric
-from deepband.analysis.summary import Status, slots_left
+from deepband.analysis.status import Status
 from deepband.analysis.text import about, brief, duration, shortened, units
-from deepband.core.costs import costs, paid
+from deepband.core.costs import costs, paid, slots_left
 from deepband.core.evaluations import best_above, best_evaluation, front
-from deepband.core.schedule import as_number
+from deepband.core.exact_numbers import as_number
 from deepband.core.state import State
 from deepband.errors import counted
 

@@ -9,8 +9,8 @@ from fractions import Fraction
 from deepband.analysis.durations import WORTH_SHOWING
 from deepband.analysis.run_names import step_between
 from deepband.analysis.text import about, duration, html_table, table
+from deepband.core.exact_numbers import as_number
 from deepband.core.record_text import record_repr
-from deepband.core.schedule import as_number
 from deepband.core.strategies import FRUGAL, StrategyName
 from deepband.errors import counted
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from deepband.core.exact_numbers import as_number
 from deepband.core.runs import Run
-from deepband.core.schedule import Schedule, as_number
+from deepband.core.schedule import Schedule
 from deepband.core.state import State
 
 Size: TypeAlias = tuple[int | float, int, int | None]

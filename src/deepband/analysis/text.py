@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from deepband.core.exact_numbers import as_number
 from deepband.core.record_text import html_table, printable
-from deepband.core.schedule import as_number
 
 __all__ = ["about", "brief", "duration", "html_table", "printable", "shortened", "table", "units"]
 

@@ -1,4 +1,5 @@
-"""The evaluations a study has paid for, and what they cost: every interface shows the same."""
+"""The evaluations a study has paid for and those that are left, and what they cost: every
+interface shows the same."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
+from deepband.core.exact_numbers import read_exactly
 from deepband.core.facts import JobFinished, JobKey
-from deepband.core.schedule import Cell, Schedule, read_exactly
+from deepband.core.schedule import Cell, Schedule
 from deepband.core.state import State
 
 NONE: Mapping[JobKey, float] = {}
@@ -102,3 +104,34 @@ def _saved(schedule: Schedule, result: JobFinished) -> tuple[Fraction, Fraction,
         for begun in (None, below, result.resumed_from)
     )
     return whole, resumed, actual
+
+
+def cost_left(state: State) -> Fraction:
+    """The least that the current run will still cost, every evaluation at its full budget."""
+    return state.schedule.cost_of(slots_left(state))
+
+
+def slots_left(state: State) -> dict[Cell, int]:
+    """How many evaluations the current run still needs in each cell, at least. None if it was
+    stopped."""
+    left: dict[Cell, int] = {}
+    if state.run.stopped is not None:
+        return left
+    for bracket, rung in state.schedule.cells():
+        progress = state.progress[bracket]
+        if rung == progress.rung:
+            left[bracket, rung] = progress.open
+        elif rung > progress.rung:
+            evaluated = len(state.results[bracket, rung])
+            slots = state.schedule.slots(bracket, rung)
+            if state.run.skipped:
+                slots = min(slots, _candidates(state, bracket))
+            left[bracket, rung] = max(0, slots - evaluated)
+    return left
+
+
+def _candidates(state: State, bracket: int) -> int:
+    """How many configs can be promoted from the rung that a bracket is on. After skips, these may
+    be fewer than there are slots on the rungs above."""
+    cell = bracket, state.progress[bracket].rung
+    return len(state.run.arrived[cell].union(state.results[cell]))

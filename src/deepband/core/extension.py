@@ -9,8 +9,9 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import NamedTuple
 
+from deepband.core.exact_numbers import Budget, as_number, check_count, read_budget
 from deepband.core.hyperband import is_done
-from deepband.core.schedule import Budget, Schedule, as_number, check_count, read_budget
+from deepband.core.schedule import Schedule
 from deepband.core.state import State
 from deepband.core.strategies import FRUGAL, NAMES, StrategyName
 from deepband.errors import BudgetError, InputError

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from operator import index as whole
 from typing import Any
 
+from deepband.core.exact_numbers import Budget, read_budget, read_exactly
 from deepband.core.facts import Config, ConfigsDrawn, Fact, JobKey, Outcome, fact_of
 from deepband.core.rank_order import Place
-from deepband.core.schedule import Budget, read_budget, read_exactly
 from deepband.core.state import State
 from deepband.errors import BudgetError, InputError, shown
 

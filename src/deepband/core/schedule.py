@@ -10,24 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from numbers import Integral, Rational, Real
 from typing import TypeAlias
 
+from deepband.core.exact_numbers import (
+    TOLERANCE,
+    Budget,
+    as_number,
+    check_count,
+    check_eta,
+    read_budget,
+)
 from deepband.core.record_text import record_repr
 from deepband.errors import BudgetError
 
 Cell: TypeAlias = tuple[int, int]
 """A (bracket, rung)."""
 
-Budget: TypeAlias = int | float | Fraction | Decimal
-"""The types that users may give as a budget."""
-
-TOLERANCE = Fraction(1, 10**9)
 MOST_EVALUATIONS = 50_000_000
-MOST_COUNT = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,58 +260,3 @@ def _counts(eta: int, top: int, width: int, brackets: int) -> Mapping[Cell, int]
 def _job_budgets(schedule: Schedule, whole: bool) -> tuple[int | float, ...]:
     budgets = [schedule.budget(rung) for rung in range(schedule.top + 1)]
     return tuple(math.floor(each) if whole else as_number(each) for each in budgets)
-
-
-def check_eta(eta: int) -> int:
-    """The eta as an int. Raises BudgetError unless it is a whole number of 2 or more."""
-    if isinstance(eta, bool) or not isinstance(eta, Integral) or eta < 2:
-        raise BudgetError("eta", eta, "give a whole number of 2 or more, such as 3.")
-    return int(eta)
-
-
-def check_count(name: str, given: int) -> int:
-    """A width or a number of brackets as an int. Raises BudgetError unless it is positive."""
-    if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
-        raise BudgetError(name, given, "give a whole number of 1 or more.")
-    if given > MOST_COUNT:
-        raise BudgetError(name, given, f"give at most {MOST_COUNT:,}.")
-    return int(given)
-
-
-def read_budget(name: str, given: Budget) -> Fraction:
-    """A budget as an exact positive fraction. A float is read as it is printed: 0.1 is a tenth."""
-    if not is_finite(given):
-        raise BudgetError(name, given, "give a positive, finite number, such as 1 or 0.1.")
-    exact = read_exactly(given)
-    if float(exact) <= 0:
-        raise BudgetError(name, given, "it must be greater than zero.")
-    return exact
-
-
-def is_finite(given: object) -> bool:
-    """Whether it is a finite number within the range of floats, and not a bool."""
-    if isinstance(given, bool) or not isinstance(given, Real | Decimal):
-        return False
-    try:
-        return math.isfinite(given)
-    except (OverflowError, ValueError):  # an int beyond float, a signalling NaN
-        return False
-
-
-def read_exactly(given: Budget) -> Fraction:
-    """A finite number as a fraction. A float is read as it is printed: 0.1 is a tenth."""
-    if isinstance(given, Integral):
-        return Fraction(int(given))
-    if isinstance(given, Rational | Decimal):
-        return Fraction(given)
-    return Fraction(repr(float(given)))
-
-
-def exceeds(number: Fraction, limit: Fraction) -> bool:
-    """Whether it is larger by more than the error of rounding the limit to a float."""
-    return number > limit * (1 + TOLERANCE)
-
-
-def as_number(exact: Fraction) -> int | float:
-    """An int if it is an integer, else the nearest float."""
-    return exact.numerator if exact.denominator == 1 else float(exact)

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from deepband.core.schedule import Schedule, check_eta
+from deepband.core.exact_numbers import check_eta
+from deepband.core.schedule import Schedule
 from deepband.errors import InputError
 
 

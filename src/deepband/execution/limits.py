@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
 
-from deepband.core.schedule import Budget, check_count, exceeds, is_finite, read_exactly
+from deepband.core.exact_numbers import Budget, check_count, exceeds, is_finite, read_exactly
 from deepband.errors import InputError, shown
 
 

@@ -15,9 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 
-from deepband.analysis.summary import cost_left
 from deepband.core import hyperband
-from deepband.core.costs import trained, untrained
+from deepband.core.costs import cost_left, trained, untrained
 from deepband.core.facts import PRECHECK, JobKey, Outcome
 from deepband.core.records import Attempt, Job
 from deepband.errors import BatchError, DeepbandError, ObjectiveError, StorageError

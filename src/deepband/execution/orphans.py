@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 from deepband.core.facts import JobKey
 from deepband.core.records import Attempt
@@ -20,7 +18,7 @@ from deepband.execution.outbox import JOBS, Outbox, RunningJobs, lock_holder, re
 from deepband.execution.slurm_queue import SlurmQueue, require_slurm
 from deepband.execution.submissions import Submissions, SubmittedCall
 from deepband.system import plain_files
-from deepband.system.process_tree import descendants, kill_all
+from deepband.system.process_tree import kill_tree
 
 
 class Orphans:
@@ -62,7 +60,8 @@ class Orphans:
         for running in {each.path: each for each in given_up}.values():
             group = self._group(running)
             self._drop(running)
-            _end(group)
+            if group is not None:
+                kill_tree(group)
         self._submitted.give_up()
 
     def ended(self) -> list[tuple[JobKey, Attempt | None]]:
@@ -89,8 +88,8 @@ class Orphans:
             self._drop(running)
             return False
         late = running.deadline is not None and time.time() > running.deadline
-        if late:
-            _end(self._group(running))
+        if late and (group := self._group(running)) is not None:
+            kill_tree(group)
         return True
 
     def _drop(self, running: RunningJobs) -> None:
@@ -179,12 +178,3 @@ class SubmittedJobs:
 
 def _token(running: RunningJobs) -> str:
     return running.path.name.partition(".")[2]
-
-
-def _end(group: int | None) -> None:
-    """Kill a worker and all processes that it started."""
-    if group is not None:
-        left = descendants({group}, ())
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
-        kill_all(left)

@@ -15,14 +15,13 @@ from typing import Protocol
 
 from deepband.analysis.fronts import Archive
 from deepband.analysis.metrics import main_metric
-from deepband.analysis.summary import slots_left
 from deepband.core import hyperband
-from deepband.core.costs import untrained
+from deepband.core.costs import slots_left, untrained
 from deepband.core.evaluations import best_result, evaluation_of
+from deepband.core.exact_numbers import as_number
 from deepband.core.facts import PRECHECK, JobFinished
 from deepband.core.records import Evaluation
 from deepband.core.runs import Run
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.execution.pace import Pace, Started
 

@@ -13,9 +13,9 @@ from operator import or_
 from deepband.core.facts import JobKey
 from deepband.core.records import Attempt, Job
 from deepband.errors import ObjectiveError
+from deepband.execution.checkpoint_cleanup import Pruner
 from deepband.execution.job_session import JobSession
 from deepband.execution.outbox import Outbox
-from deepband.execution.pruner import Pruner
 from deepband.execution.shared_use import SharedUse, SoleUse
 from deepband.storage.checkpoints import Checkpoints
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from deepband.analysis.run_names import name_of
 from deepband.analysis.text import shortened
 from deepband.core import hyperband
+from deepband.core.exact_numbers import as_number
 from deepband.core.facts import Fact
 from deepband.core.records import Evaluation
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import DeepbandError
 from deepband.integrations.tracker import Tracker, criteria_settings, is_rejected, measures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deepband.analysis.prediction import BANDS, BandRow, bands
+from deepband.analysis.learning_curves.prediction import BANDS, BandRow, bands
 from deepband.core.state import State
 from deepband.plots.style import QUIET, colour, new_axes, note
 

@@ -1,6 +1,6 @@
 """A Gaussian process over (config, rung) with expected improvement.
 
-The process (`gaussian_process`) learns from observations of all rungs and predicts losses on the
+The process (`gp_regression`) learns from observations of all rungs and predicts losses on the
 highest one. Candidates are sampled at random and around the best configs, and a local search
 improves on the best of them. The one with the largest expected improvement is proposed. Pending
 configs, and those chosen before in the same group, count as if what the process predicts for them
@@ -20,7 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from deepband.core.facts import Config
 from deepband.core.records import Evaluation
-from deepband.samplers.gaussian_process import Regression, fitted
+from deepband.samplers.gp_regression import Regression, fitted
 from deepband.samplers.model_based import is_random
 from deepband.samplers.observations import ENOUGH, is_finite
 from deepband.samplers.training_data import Inputs, milestone, training_data, training_set

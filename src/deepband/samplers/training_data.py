@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 
 from deepband.core.records import Evaluation
-from deepband.samplers.gaussian_process import Data
+from deepband.samplers.gp_regression import Data
 from deepband.samplers.observations import best_first, targets
 from deepband.space.unit_cube import Floats, Points
 

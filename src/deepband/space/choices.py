@@ -65,6 +65,14 @@ def position(values: Iterable[Any], value: Any) -> int:
     raise ValueError(f"{shown(value)} is not among the choices")
 
 
+def choices(parameter: Any) -> list[Any]:
+    """The choices of a parameter, as the user gave them; none for a range."""
+    for name in ("choices", "sequence"):
+        if hasattr(parameter, name):
+            return [unwrapped(each) for each in getattr(parameter, name)]
+    return [unwrapped(parameter.value)] if hasattr(parameter, "value") else []
+
+
 def mapped(described: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
     """A described space with each value replaced by `change(value)`. It shares no list or dict with
     the given one."""

@@ -15,8 +15,7 @@ from ConfigSpace.exceptions import (
 from ConfigSpace.hyperparameters import Hyperparameter, IntegerHyperparameter
 
 from deepband.errors import shown
-from deepband.space.choices import position
-from deepband.space.search_space import choices
+from deepband.space.choices import choices, position
 
 MOST_NAMES = 20
 """How many parameters or choices are listed."""

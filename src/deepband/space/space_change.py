@@ -14,8 +14,8 @@ from typing import Any
 from deepband.core.facts import Config, SpaceChange
 from deepband.core.state import State
 from deepband.errors import InputError, SpaceError, shown
-from deepband.space.choices import position, unwrapped, wrapped
-from deepband.space.search_space import Space, choices
+from deepband.space.choices import choices, position, unwrapped, wrapped
+from deepband.space.search_space import Space
 
 
 def read_change(

@@ -19,8 +19,8 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from deepband.core.facts import Config
-from deepband.space.choices import wrapped
-from deepband.space.search_space import Space, choices
+from deepband.space.choices import choices, wrapped
+from deepband.space.search_space import Space
 
 Floats: TypeAlias = NDArray[np.float64]
 

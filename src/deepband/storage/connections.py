@@ -1,18 +1,19 @@
-"""Connections to a study file that wait while another program has locked it."""
+"""Connections to a study file: waiting while another program has locked it, transactions, and the
+end of a connection."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
-from deepband.errors import BusyWarning, StorageError, show_warning, shown
+from deepband.errors import BusyWarning, show_warning
 from deepband.system import interrupts
 
 BUSY_SECONDS = 2.0
@@ -89,18 +90,32 @@ def patiently(path: Path, action: Callable[[], Result], gives_up: bool = False) 
         time.sleep(SECONDS_PER_ATTEMPT)
 
 
-def read_path(given: Any) -> Path:
-    """The absolute path of a study, or a StorageError if it cannot be one."""
+@contextmanager
+def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
+    """Commit everything that this block writes, or nothing."""
+    connection.execute(f"BEGIN {kind}")
     try:
-        text = os.fspath(given)
-        path = Path(os.path.abspath(text))
-        str(path).encode()
-        path.is_symlink()
-    except (TypeError, ValueError, OSError) as error:
-        raise StorageError(shown(given), f"is not a valid study path: {error}.") from error
-    if not isinstance(text, str) or not path.name or text.endswith("/") or "\0" in text:
-        raise StorageError(shown(given), "is not a valid study path: give one like 'mlp.study'.")
-    return path
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def close_writer(
+    connection: sqlite3.Connection, process: int, path: Path, identity: tuple[int, int]
+) -> None:
+    """Close a connection for writing, but not in a forked child: that would roll back its parent's
+    commit. A journal that was kept is deleted, unless another process is writing or the file has
+    gone."""
+    if os.getpid() != process:
+        return
+    with suppress(OSError, sqlite3.Error):
+        found = os.stat(path)
+        if (found.st_dev, found.st_ino) == identity:
+            connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+    connection.close()
 
 
 def sync_folder(folder: Path) -> None:

@@ -13,6 +13,8 @@ from deepband.core.facts import JobKey, JobsLeased, Owner
 from deepband.storage.checksums import Row, checksum
 from deepband.storage.schema import LISTED
 
+FIRST_FORMAT = 6
+"""The first format with leases."""
 THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
 _INSERT = f"INSERT OR REPLACE INTO leases ({LISTED['leases']}, checksum) VALUES "
 _INSERT += f"({', '.join('?' for _ in LISTED['leases'].split(', '))}, ?)"

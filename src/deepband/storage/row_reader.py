@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from deepband.core.criteria import Criteria, read_criteria
 from deepband.core.facts import (
     Config,
     ConfigsDrawn,
@@ -30,37 +28,24 @@ from deepband.core.facts import (
     RunStarted,
     RunStopped,
     SpaceChange,
-    StudyCreated,
 )
-from deepband.errors import FactError, InputError
+from deepband.errors import FactError
 from deepband.storage import lease_rows
 from deepband.storage.checksums import Row, Tally
-from deepband.storage.schema import (
-    COLUMNS,
-    DEFAULTS,
-    STUDY,
-    check_references,
-    format_of,
-    missing_columns,
-)
+from deepband.storage.schema import format_of
+from deepband.storage.study_head import Head, read_head, study_created
 from deepband.storage.tagged_json import from_text
+from deepband.storage.verified_rows import check_contents, tally_of, verified_rows
 
-Head: TypeAlias = Mapping[str, Any]
-"""The row of the study, by column, and its `checksum`. Two entries are not stored: the `format` of
-the file, and as `leased` the part of `contents` that belongs to leases, whose rows are removed one
-day."""
-ID = re.compile("[0-9A-Za-z]{1,64}")
-"""What the id of a study may look like: it is also the name of a folder."""
 FIRST_WITH_CONFIRMATIONS = 5
-FIRST_WITH_LEASES = 6
 FIRST_WITH_SKIPS = 7
 """And with runs that were stopped."""
 
 
 def read(connection: sqlite3.Connection) -> Iterator[Fact]:
     """All facts of the study, in an order in which a state can apply them."""
-    tally, row = _tally(connection), head(connection)
-    yield _study(row)
+    tally, row = tally_of(connection), read_head(connection)
+    yield study_created(row)
     if row["objective"] is not None:
         yield ObjectiveNamed(row["objective"])
     yield from _runs(connection, tally, 0, _outcomes(connection, tally))
@@ -68,7 +53,7 @@ def read(connection: sqlite3.Connection) -> Iterator[Fact]:
     yield from _stopped(connection, tally)
     yield from _confirmed(connection, tally)
     yield from _leased(connection, tally)
-    _check_contents(tally, row)
+    check_contents(tally, row["contents"])
 
 
 def read_since(
@@ -82,7 +67,7 @@ def read_since(
     """The facts after a commit for a state that has `runs` runs and `drawn` configs per bracket.
     `row` is that of the study now, and `contents` was the sum of its checksums at that commit,
     without those of leases."""
-    tally = _tally(connection, contents + row["leased"])
+    tally = tally_of(connection, contents + row["leased"])
     if row["objective"] is not None:
         yield ObjectiveNamed(row["objective"])
     outcomes = _outcomes(connection, tally, "WHERE commits > ?", commit)
@@ -92,53 +77,8 @@ def read_since(
     yield from _drawn(connection, tally, f"WHERE {new}", *known, len(drawn), firsts=drawn)
     yield from _stopped(connection, tally, "WHERE commits > ?", commit)
     yield from _confirmed(connection, tally, "WHERE commits > ?", commit)
-    _check_contents(tally, row)
+    check_contents(tally, row["contents"])
     yield from _leased(connection, Tally(), "WHERE commits > ?", commit)
-
-
-def head(connection: sqlite3.Connection) -> Head:
-    """The verified row of the study, and its format. Columns that an older format does not have are
-    None."""
-    check_references(connection)
-    tally = _tally(connection)
-    rows = list(_rows(connection, "studies", tally))
-    if len(rows) != 1:
-        raise FactError(f"the table studies has {len(rows)} rows, not one")
-    version = format_of(connection)
-    leased = lease_rows.total(connection) if version >= FIRST_WITH_LEASES else 0
-    more = {"checksum": tally and tally.total, "format": version, "leased": leased}
-    return dict(zip(STUDY, rows[0], strict=True)) | more
-
-
-def _check_contents(tally: Tally | None, row: Head) -> None:
-    if tally is not None and tally.total != row["contents"]:
-        raise FactError("there are missing or extra rows: their checksums do not add up")
-
-
-def _tally(connection: sqlite3.Connection, total: int = 0) -> Tally | None:
-    """A tally to verify rows with; None for a file without checksums."""
-    columns = {row[1] for row in connection.execute("PRAGMA table_info (studies)")}
-    if ("checksum" in columns) != (format_of(connection) >= 3):
-        raise FactError("its format number does not match its tables")
-    return Tally(total) if "checksum" in columns else None
-
-
-def _rows(
-    connection: sqlite3.Connection, table: str, tally: Tally | None, tail: str = "", *given: int
-) -> Iterable[Row]:
-    """The verified rows of a table, with its COLUMNS."""
-    names, missing = COLUMNS[table].split(), missing_columns(connection, table)
-    present = [name for name in names if name not in missing]
-    listed = ", ".join(f'"{name}"' for name in (*present, *(["checksum"] if tally else ())))
-    found = connection.execute(f"SELECT {listed} FROM {table} {tail}", given)
-    rows: Iterable[Row] = tally.checked(table, found) if tally else found
-    return rows if present == names else (_filled(names, present, row) for row in rows)
-
-
-def _filled(names: Sequence[str], present: Sequence[str], row: Row) -> Row:
-    """A row of an older file, with what its missing columns stand for."""
-    values = dict(zip(present, row, strict=True))
-    return tuple(values.get(name, DEFAULTS.get(name)) for name in names)
 
 
 class Summary(NamedTuple):
@@ -153,23 +93,18 @@ class Summary(NamedTuple):
 
 def summary(connection: sqlite3.Connection) -> Summary:
     """What a list of studies shows of each one. Does not read the evaluations."""
-    runs = list(_rows(connection, "runs", _tally(connection), "ORDER BY run"))
+    runs = list(verified_rows(connection, "runs", tally_of(connection), "ORDER BY run"))
     (evaluations,) = connection.execute("SELECT count(*) FROM evaluations").fetchone()
     _, max_budget, _, _, width, *_ = runs[-1]
-    objective = head(connection)["objective"]
+    objective = read_head(connection)["objective"]
     return Summary(len(runs), Fraction(max_budget), width, evaluations, objective)
-
-
-def is_grown(row: Head, study: str, commit: int) -> bool:
-    """Whether this is the study as of a commit, perhaps with facts added, but none removed."""
-    return bool(row["study"] == study and row["commits"] >= commit >= (row["reopened"] or 0))
 
 
 def read_commit(
     connection: sqlite3.Connection, commit: int
 ) -> Iterator[JobFinished | JobSkipped | RunStopped | Confirmed]:
     """The results, skips and stops of a commit."""
-    tally, where = _tally(connection), "WHERE commits = ?"
+    tally, where = tally_of(connection), "WHERE commits = ?"
     yield from _outcomes(connection, tally, where, commit)
     yield from _stopped(connection, tally, where, commit)
     yield from _confirmed(connection, tally, where, commit)
@@ -183,7 +118,7 @@ def _runs(
 ) -> Iterator[Fact]:
     """The runs from the first one on, and results and skips after the start of their run. Results
     ahead of the next run come last."""
-    rows = list(_rows(connection, "runs", tally, "WHERE run >= ? ORDER BY run", first))
+    rows = list(verified_rows(connection, "runs", tally, "WHERE run >= ? ORDER BY run", first))
     started = [
         RunStarted(run, Fraction(high), strategy, width, brackets, _change(change))
         for run, high, strategy, _, width, brackets, change in rows
@@ -204,7 +139,7 @@ def _outcomes(
     if format_of(connection) < FIRST_WITH_SKIPS:
         return finished
     order = 'ORDER BY run, bracket, rung, "index"'
-    rows = _rows(connection, "skips", tally, f"{where} {order}", *given)
+    rows = verified_rows(connection, "skips", tally, f"{where} {order}", *given)
     skipped = (JobSkipped(b, index, rung, run, risk) for run, b, rung, index, risk, _ in rows)
     return merge(skipped, finished, key=itemgetter(3, 0, 2))
 
@@ -214,7 +149,8 @@ def _stopped(
 ) -> Iterator[RunStopped]:
     if format_of(connection) < FIRST_WITH_SKIPS:
         return
-    for run, _, risk in _rows(connection, "stops", tally, f"{where} ORDER BY commits, run", *given):
+    tail = f"{where} ORDER BY commits, run"
+    for run, _, risk in verified_rows(connection, "stops", tally, tail, *given):
         yield RunStopped(run, risk)
 
 
@@ -233,58 +169,13 @@ def _drawn(
     firsts: Sequence[int] = (),
 ) -> Iterator[ConfigsDrawn]:
     """The configs of every bracket, from the first index of each on, by default 0."""
-    rows = _rows(connection, "configs", tally, f'{where} ORDER BY bracket, "index"', *given)
+    rows = verified_rows(connection, "configs", tally, f'{where} ORDER BY bracket, "index"', *given)
     following = dict(enumerate(firsts))
     for (bracket, origin), drawn in groupby(rows, key=itemgetter(0, 3)):
         start = following.get(bracket, 0)
         configs = tuple(_configs(drawn, start))
         following[bracket] = start + len(configs)
         yield ConfigsDrawn(bracket, start, configs, origin)
-
-
-def _study(row: Head) -> StudyCreated:
-    if not ID.fullmatch(row["study"]):  # "../.." would lead out of the study's folder
-        raise FactError(f"its id {row['study']!r} is not a valid name of a folder")
-    criteria = _criteria(row)
-    return StudyCreated(
-        row["study"],
-        from_text(row["space"]),
-        row["eta"],
-        Fraction(row["min_budget"]),
-        Fraction(row["max_budget"]),
-        int(row["seed"]),
-        bool(row["maximize"]),
-        bool(row["integer_budgets"]),
-        row["sampler"],
-        row["chunk"],
-        bool(row["whole_costs"]),
-        bool(row["reuse_identical"]),
-        row["parallel"],
-        criteria.objectives,
-        criteria.constraints,
-    )
-
-
-def _criteria(row: Head) -> Criteria:
-    """The objectives and constraints of a study. They are checked like those that users give."""
-    objectives, constraints = _pairs(row["objectives"]), _pairs(row["constraints"])
-    maximize = None if objectives else bool(row["maximize"])
-    try:
-        found = read_criteria(maximize, objectives or None, constraints or None)
-    except InputError as error:
-        raise FactError(str(error)) from error
-    if found.maximize != bool(row["maximize"]):
-        raise FactError("the direction of its objective is ambiguous")
-    return found
-
-
-def _pairs(text: str | None) -> dict[Any, Any]:
-    """The pairs in a JSON list, as a mapping."""
-    pairs = [] if text is None else json.loads(text)
-    found = dict(pairs)
-    if not isinstance(pairs, list) or len(found) != len(pairs) or (text is not None and not pairs):
-        raise FactError(f"{text!r} are not objectives or constraints")
-    return found
 
 
 def _configs(rows: Iterable[Row], first: int) -> Iterator[Config]:
@@ -300,7 +191,7 @@ def _evaluations(
 ) -> Iterator[Row]:
     """Evaluations by run and rung, so that a state can make promotions while it reads them."""
     order = 'ORDER BY run, bracket, rung, "index"'
-    for row in _rows(connection, "evaluations", tally, f"{where} {order}", *given):
+    for row in verified_rows(connection, "evaluations", tally, f"{where} {order}", *given):
         *key, loss, error, metrics, seconds, resumed_from, curve, origin, losses = row[:-3]
         stopped_after = row[-3]
         if stopped_after is not None and not (stopped_after > 0.0 and loss == math.inf):
@@ -323,7 +214,7 @@ def _confirmed(
 ) -> Iterator[Confirmed]:
     if format_of(connection) < FIRST_WITH_CONFIRMATIONS:
         return
-    for row in _rows(connection, "confirmations", tally, where, *given):
+    for row in verified_rows(connection, "confirmations", tally, where, *given):
         bracket, index, rung, repetition, loss, error, metrics, seconds, _, _ = row
         read = dict(from_text(metrics)) if metrics else None
         yield Confirmed(bracket, index, rung, repetition, loss, error, read, seconds)
@@ -345,8 +236,8 @@ def _is_loss(given: Any) -> bool:
 def _leased(
     connection: sqlite3.Connection, tally: Tally | None, where: str = "", *given: int
 ) -> Iterator[JobsLeased]:
-    if format_of(connection) >= FIRST_WITH_LEASES:
-        yield from map(lease_rows.read, _rows(connection, "leases", tally, where, *given))
+    if format_of(connection) >= lease_rows.FIRST_FORMAT:
+        yield from map(lease_rows.read, verified_rows(connection, "leases", tally, where, *given))
 
 
 def _curve(text: str) -> tuple[tuple[float, float], ...]:

@@ -25,8 +25,8 @@ from deepband.core.facts import (
 )
 from deepband.storage import lease_rows
 from deepband.storage.checksums import Row, checksum
-from deepband.storage.row_reader import Head
 from deepband.storage.schema import COLUMNS, FORMAT, LISTED, STUDY
+from deepband.storage.study_head import Head
 from deepband.storage.tagged_json import to_text
 
 _Open: TypeAlias = dict[str, Any]

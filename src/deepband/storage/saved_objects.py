@@ -1,72 +1,36 @@
 """Objects that `Context.save` writes to a checkpoint, and what loads them again.
 
-    FOLDER/saved.json                   the index: which file holds which object
     FOLDER/NAME.SUFFIX, NAME-2.SUFFIX   the objects (see `object_formats`)
+    FOLDER/saved.json                   their index (see `saved_index`)
 
-The index is replaced last, in one step. It names only files that are complete, and a second save
-never writes to a file that it names. So a process that is killed while it saves leaves what it had
-saved before. Sizes and digests in the index detect files that were damaged, or did not reach the
-disk before a power failure.
+A second save never writes to a file that the index names, and replaces the index last. So a process
+that is killed while it saves leaves what it had saved before.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from deepband.errors import InputError, StorageError, shown
-from deepband.storage.checkpoints import INDEX
-from deepband.storage.object_formats import PICKLE, READERS, read, write
+from deepband.storage.object_formats import PICKLE, read, write
+from deepband.storage.saved_index import (
+    SavedIndex,
+    SavedObject,
+    damaged,
+    fingerprint,
+    read_index,
+    write_index,
+)
 
 UNPICKLE = "unpickle"
 RESERVED = frozenset({UNPICKLE, "saved"})
 """Names that an object cannot have: an argument of ours, and the name of the index."""
 MOST_NAME = 100
 """How many bytes a name may have."""
-Curve = list[tuple[float, float]]
-
-
-class SavedObject(NamedTuple):
-    """One object in the index."""
-
-    file: str
-    is_state: bool
-    """Whether it is a state dict, to be loaded into an object."""
-    size: int
-    digest: str
-
-
-class Saved(NamedTuple):
-    """The index of a folder."""
-
-    folder: Path
-    objects: dict[str, SavedObject]
-    step: float | None
-    """The number that was saved as `step`, if there was one."""
-    curve: Curve
-    """The learning curve up to that moment."""
-
-    def check(self, names: Iterable[str]) -> None:
-        """Raise a StorageError unless the files of these objects are as they were saved."""
-        for name in names:
-            saved = self.objects[name]
-            found = _fingerprint(self.folder / saved.file)
-            if found is None or found != (saved.size, saved.digest):
-                raise _damaged(self.folder / saved.file)
-
-    @property
-    def is_intact(self) -> bool:
-        """Whether all files are as they were saved."""
-        with suppress(StorageError):
-            self.check(self.objects)
-            return True
-        return False
 
 
 def save(folder: Path, objects: Mapping[str, Any], curve: Iterable[tuple[float, float]]) -> None:
@@ -78,7 +42,7 @@ def save(folder: Path, objects: Mapping[str, Any], curve: Iterable[tuple[float, 
     try:
         for name, value in objects.items():
             written[name] = _write(folder, name, value, old)
-        _write_index(folder, written, objects.get("step"), list(curve))
+        write_index(folder, written, objects.get("step"), list(curve))
     except BaseException:
         _remove(folder, (each.file for each in written.values()))
         raise
@@ -86,7 +50,7 @@ def save(folder: Path, objects: Mapping[str, Any], curve: Iterable[tuple[float, 
 
 
 def load(
-    saved: Saved, objects: Mapping[str, Any], unpickle: bool | None, complete: bool
+    saved: SavedIndex, objects: Mapping[str, Any], unpickle: bool | None, complete: bool
 ) -> dict[str, Any]:
     """Load what was saved: state dicts into the objects of the same names, other values into the
     result. With `complete`, no state dict may be left out."""
@@ -146,7 +110,7 @@ def load_checkpoint(
     return load(saved, objects, unpickle, complete=False)
 
 
-def restorable(previous: Path | None, partial: Path | None) -> Saved | None:
+def restorable(previous: Path | None, partial: Path | None) -> SavedIndex | None:
     """What training continues from: the interrupted attempt at the same job, if it is further than
     the checkpoint of the rung below, otherwise that checkpoint.
 
@@ -162,33 +126,10 @@ def restorable(previous: Path | None, partial: Path | None) -> Saved | None:
     return below
 
 
-def read_index(folder: Path) -> Saved | None:
-    """The index of a folder; None if nothing was saved there."""
-    place = folder / INDEX
-    try:
-        if place.is_symlink() or not place.is_file():  # reading a FIFO would block
-            return None
-        row = json.loads(place.read_text())
-        objects = {name: SavedObject(*each) for name, each in row["objects"].items()}
-        if not all(_is_valid(name, each) for name, each in objects.items()):
-            raise _damaged(place)
-        step = None if row["step"] is None else float(row["step"])
-        curve = [(float(at), float(loss)) for at, loss in row["curve"]]
-        return Saved(folder, objects, step, curve)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise _damaged(place) from error
-
-
-def _is_further(one: Saved, other: Saved | None) -> bool:
+def _is_further(one: SavedIndex, other: SavedIndex | None) -> bool:
     if one.step is None:
         return False
     return other is None or other.step is None or one.step > other.step
-
-
-def _is_valid(name: str, saved: SavedObject) -> bool:
-    """Whether an object in the index has a file that `_write` would write."""
-    stem, dot, suffix = str(saved.file).rpartition(".")
-    return name.isidentifier() and stem in (name, f"{name}-2") and dot + suffix in READERS
 
 
 def _write(folder: Path, name: str, value: Any, taken: set[str]) -> SavedObject:
@@ -203,22 +144,10 @@ def _write(folder: Path, name: str, value: Any, taken: set[str]) -> SavedObject:
             f"{name!r} cannot be saved, because {type(value).__name__} cannot be pickled "
             f"({error}). Save its parts, or write a file to context.path yourself."
         ) from error
-    found = _fingerprint(file)
+    found = fingerprint(file)
     if found is None:
-        raise _damaged(file)
+        raise damaged(file)
     return SavedObject(file.name, is_state, *found)
-
-
-def _write_index(
-    folder: Path, written: Mapping[str, SavedObject], step: object, curve: Curve
-) -> None:
-    number = None
-    with suppress(OverflowError):  # nothing counts that far
-        number = float(step) if isinstance(step, Real) and not isinstance(step, bool) else None
-    row = {"objects": written, "step": number, "curve": curve}
-    temporary = folder / f"{INDEX}.new"
-    temporary.write_text(json.dumps(row))
-    temporary.replace(folder / INDEX)
 
 
 def _has_state(value: object) -> bool:
@@ -239,19 +168,7 @@ def _read(file: Path) -> Any:
     except Exception as error:
         if file.suffix == PICKLE:
             raise  # from the code of its classes
-        raise _damaged(file) from error
-
-
-def _fingerprint(file: Path) -> tuple[int, str] | None:
-    """The size and digest of a regular file; None for a link, or anything else, or nothing."""
-    try:
-        if file.is_symlink() or not file.is_file():
-            return None
-        with file.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "blake2b").hexdigest()
-        return file.stat().st_size, digest
-    except OSError as error:
-        raise StorageError(file, f"cannot be read: {error}.") from error
+        raise damaged(file) from error
 
 
 def _remove(folder: Path, files: Iterable[str]) -> None:
@@ -278,7 +195,7 @@ def _check_names(objects: Mapping[str, Any]) -> None:
         )
 
 
-def _check_given(saved: Saved, objects: Mapping[str, Any]) -> None:
+def _check_given(saved: SavedIndex, objects: Mapping[str, Any]) -> None:
     """Check that every given object was saved, and in the same way."""
     missing = objects.keys() - saved.objects
     if missing:
@@ -299,7 +216,7 @@ def _check_given(saved: Saved, objects: Mapping[str, Any]) -> None:
             )
 
 
-def _check_complete(saved: Saved, objects: Mapping[str, Any]) -> None:
+def _check_complete(saved: SavedIndex, objects: Mapping[str, Any]) -> None:
     left_out = [n for n, each in saved.objects.items() if each.is_state and n not in objects]
     if left_out:
         raise InputError(
@@ -322,10 +239,6 @@ def _no_index(folder: Path) -> InputError:
         f"{folder} contains nothing that context.save saved. Save with context.save(model=model), "
         "or read the files that your objective wrote there itself."
     )
-
-
-def _damaged(place: Path) -> StorageError:
-    return StorageError(place, "is damaged: it is not as context.save wrote it.")
 
 
 def _listed(names: Iterable[str]) -> str:

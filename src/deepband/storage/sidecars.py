@@ -16,10 +16,14 @@ from deepband.errors import StorageError
 from deepband.system import plain_files
 
 SIDES = ("-journal", "-wal", "-shm")
-LONGEST = max(map(len, (*SIDES, ".files")))
 MAGIC = bytes.fromhex("d9d505f920a163d7")
 """The first bytes of every journal, and the last bytes of one that names a super-journal: name,
 length, checksum and this (SQLite file format, section 3.2)."""
+
+
+def journal_of(study: Path) -> Path:
+    """The journal of a commit that is being written, or was interrupted."""
+    return study.with_name(study.name + "-journal")
 
 
 def check_sides(study: Path) -> None:
@@ -37,21 +41,6 @@ def check_sides(study: Path) -> None:
                 "is a journal that names another file, which SQLite would delete. Studies do not "
                 "have such journals: delete it, and do not trust where it came from.",
             )
-
-
-def check_name(study: Path) -> None:
-    """Raise a StorageError for a name that is too long once a suffix is added."""
-    try:
-        most = os.pathconf(study.parent, "PC_NAME_MAX")
-    except (OSError, ValueError):  # there is no such folder, or its file system sets no limit
-        return
-    size = len(os.fsencode(study.name))
-    if size + LONGEST > most:
-        raise StorageError(
-            study,
-            f"has a name of {size} bytes. Files beside it need {LONGEST} more, and the limit here "
-            f"is {most}: give a name of at most {most - LONGEST} bytes.",
-        )
 
 
 def _names_another(journal: Path) -> bool:

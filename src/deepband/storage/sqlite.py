@@ -12,26 +12,21 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from pathlib import Path
+from contextlib import closing, contextmanager
 
-from deepband.core.facts import (
-    Confirmed,
-    Fact,
-    JobFinished,
-    JobSkipped,
-    Note,
-    RunStopped,
-)
+from deepband.core.facts import Fact, Note
 from deepband.core.state import State
 from deepband.errors import GoneError, StorageError, TornError
 from deepband.storage import row_reader, row_writer
-from deepband.storage.connections import connect, patiently, read_path, sync_folder
+from deepband.storage.connections import close_writer, connect, patiently, sync_folder, transaction
 from deepband.storage.driver_lock import DriverLock
 from deepband.storage.inspection import check_ours, check_whole, problems
+from deepband.storage.news import read_news
 from deepband.storage.schema import FORMAT, SCHEMA, format_of, upgrade
-from deepband.storage.sidecars import check_name, check_sides
+from deepband.storage.sidecars import journal_of
 from deepband.storage.sqlite_errors import storage_errors
+from deepband.storage.study_head import Head, read_head
+from deepband.storage.study_path import check_name, check_path, read_path
 from deepband.system import plain_files
 
 
@@ -51,7 +46,7 @@ class SqliteStorage:
         self._identity: tuple[int, int] | None = None
         """Device and inode of the file that the connection writes to."""
         self._process = os.getpid()
-        self._head: row_reader.Head | None = None
+        self._head: Head | None = None
         """The row of the study when it was last read or written here."""
         self._version: int | None = None
         """SQLite's number of the content that the connection for writing has seen."""
@@ -61,7 +56,7 @@ class SqliteStorage:
         """Whether a commit failed, so that the file must be read to know its content."""
 
     def load(self) -> Iterable[Fact]:
-        self._check_path()
+        check_path(self.path, self.files)
         if not self.path.exists():
             return []
         try:
@@ -80,24 +75,11 @@ class SqliteStorage:
             return self._news(connection, state)
 
     def _news(self, connection: sqlite3.Connection, state: State) -> list[Fact] | None:
-        row = row_reader.head(connection)
-        known = self._head or row
-        commit, contents = known["commits"], known["contents"]
-        if not row_reader.is_grown(row, state.created.study, commit):
+        found = read_news(connection, state, self._head)
+        if found is None:
             return None
-        if row["commits"] == commit:
-            self._head = row  # with checksums, if the file was upgraded
-            return []
-        if known["format"] != row["format"]:  # read in a format whose checksums say nothing now
-            return None
-        last = row_reader.read_commit(connection, commit)
-        if any(_held(state, each) != each for each in last):
-            return None  # a backup was restored and continued
-        drawn, contents = [len(configs) for configs in state.configs], contents - known["leased"]
-        given = row, commit, contents, len(state.runs), drawn
-        news = list(row_reader.read_since(connection, *given))
-        self._head = row
-        return news
+        facts, self._head = found
+        return facts
 
     def summary(self) -> row_reader.Summary:
         """The study in a few numbers. Reads only part of the file."""
@@ -116,7 +98,7 @@ class SqliteStorage:
         if self._connection is not None and self._lock.is_held:
             stale, self._stale = self._stale, False
             return stale
-        self._check_path()
+        check_path(self.path, self.files)
         self._lock.acquire()
         if not self.path.exists():
             return False
@@ -132,7 +114,7 @@ class SqliteStorage:
         if self._lost() is not None:
             return []  # there is nothing to lock or to read: `append` raises
         if self._connection is None:  # otherwise it was checked, as before any first commit
-            self._check_path()
+            check_path(self.path, self.files)
         self._lock.acquire(seconds, named=False)
         try:
             self._lock.check_exclusive()
@@ -156,7 +138,7 @@ class SqliteStorage:
         """What other processes have written, read with the connection for writing."""
         connection = self._connection
         assert connection is not None
-        with _transaction(connection, "DEFERRED"):
+        with transaction(connection, "DEFERRED"):
             return self._news(connection, state)
 
     def end_turn(self) -> None:
@@ -190,31 +172,6 @@ class SqliteStorage:
         self._disconnect()
         self._lock.release()
 
-    @property
-    def _journal(self) -> Path:
-        return self.path.with_name(self.path.name + "-journal")
-
-    def _check_path(self) -> None:
-        if self.path.is_symlink():
-            raise StorageError(self.path, "is a symbolic link. Give the path of the file itself.")
-        if self.path.exists() and not self.path.is_file():
-            raise StorageError(self.path, "is not a file. Give the path of a study file.")
-        if not self.path.parent.is_dir():
-            raise StorageError(self.path, f"the folder {self.path.parent} does not exist.")
-        if self.files.is_symlink():
-            raise StorageError(
-                self.files,
-                "is a symbolic link to a folder with another name. Only links to a folder of the "
-                "same name are followed: move the study together with its folder instead.",
-            )
-        check_sides(self.path)
-        if self._journal.exists() and not self.path.exists():
-            raise StorageError(
-                self.path,
-                f"does not exist, but its journal {self._journal.name} does. Put the study back "
-                "beside it, or delete the journal.",
-            )
-
     def _check_process(self) -> None:
         """Raise in a forked child of the process that opened the study."""
         if os.getpid() != self._process:
@@ -239,7 +196,7 @@ class SqliteStorage:
 
     def _read(self) -> list[Fact]:
         with self._reading() as connection:
-            row = row_reader.head(connection)
+            row = read_head(connection)
             facts = list(row_reader.read(connection))
             self._head = row
             return facts
@@ -247,10 +204,10 @@ class SqliteStorage:
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """A connection that reads one snapshot of the study."""
-        self._check_path()
+        check_path(self.path, self.files)
         if not self.path.exists():
             raise StorageError(self.path, "does not exist.")
-        with storage_errors(self.path, journal=self._journal):
+        with storage_errors(self.path, journal=journal_of(self.path)):
             snapshot = patiently(self.path, self._snapshot, gives_up=self._looks_only)
             with closing(snapshot) as connection:
                 yield connection
@@ -286,11 +243,11 @@ class SqliteStorage:
         try:
             check_ours(connection, self.path)
             older = format_of(connection) < FORMAT
-            with _transaction(connection, "IMMEDIATE" if older else "DEFERRED"):
+            with transaction(connection, "IMMEDIATE" if older else "DEFERRED"):
                 check_whole(connection)
                 if older:
                     upgrade(connection)
-                row = row_reader.head(connection)
+                row = read_head(connection)
             if self._head is not None and row["study"] != self._head["study"]:
                 raise GoneError(self.path, "was replaced by another study")
         except BaseException:
@@ -307,7 +264,7 @@ class SqliteStorage:
         self._identity = found.st_dev, found.st_ino
         self._connection, self._version, self._keeps_journal = connection, None, False
         given = connection, self._process, self.path, self._identity
-        self._end = weakref.finalize(self, _close, *given)
+        self._end = weakref.finalize(self, close_writer, *given)
         return connection
 
     def _disconnect(self) -> None:
@@ -329,56 +286,12 @@ class SqliteStorage:
         self._keep(connect(self.path, "rw"))
         self._head = head
 
-    def _commit(self, connection: sqlite3.Connection, facts: Sequence[Fact]) -> row_reader.Head:
+    def _commit(self, connection: sqlite3.Connection, facts: Sequence[Fact]) -> Head:
         """Write facts, and return the new row of the study."""
-        with _transaction(connection):
+        with transaction(connection):
             head = row_writer.write(connection, facts, self._head)
             if head is None:
                 raise StorageError(
                     self.path, "was changed by a program that ignores the lock. Open it again."
                 )
             return head
-
-
-def _held(
-    state: State, result: JobFinished | JobSkipped | RunStopped | Confirmed
-) -> JobFinished | JobSkipped | RunStopped | Confirmed | None:
-    """What a state has in the place of a result."""
-    if isinstance(result, Confirmed):
-        return state.confirmations.get(result.key)
-    if isinstance(result, JobSkipped):
-        cell = result.bracket, result.rung
-        run = state.runs[result.run] if result.run < len(state.runs) else None
-        risk = run.skipped.get(cell, {}).get(result.index) if run else None
-        return None if risk is None else result._replace(risk=risk)
-    if isinstance(result, RunStopped):
-        run = state.runs[result.run] if result.run < len(state.runs) else None
-        return RunStopped(result.run, run.stopped) if run else None
-    return state.result(result.bracket, result.index, result.rung)
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
-    """Commit everything that this block writes, or nothing."""
-    connection.execute(f"BEGIN {kind}")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
-
-
-def _close(
-    connection: sqlite3.Connection, process: int, path: Path, identity: tuple[int, int]
-) -> None:
-    """Close a connection, but not in a forked child: that would roll back its parent's commit. A
-    journal that was kept is deleted, unless another process is writing or the file has gone."""
-    if os.getpid() != process:
-        return
-    with suppress(OSError, sqlite3.Error):
-        found = os.stat(path)
-        if (found.st_dev, found.st_ino) == identity:
-            connection.execute("PRAGMA journal_mode = DELETE").fetchone()
-    connection.close()

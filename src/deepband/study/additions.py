@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deepband.core import hyperband
+from deepband.core.exact_numbers import Budget
 from deepband.core.facts import ConfigsDrawn, JobKey, JobsReopened
 from deepband.core.placement import facts_to_add, free_place
 from deepband.core.results import read_results
-from deepband.core.schedule import Budget
 from deepband.errors import read_index
 from deepband.study.session import Session, check_text
 from deepband.study.user_warnings import warn_of_waiting

@@ -15,11 +15,18 @@ from typing import NamedTuple, Protocol
 from deepband.analysis.advice import Advice, advise
 from deepband.analysis.durations import seconds_per_unit, seconds_spent
 from deepband.analysis.failures import FailureWatch
-from deepband.analysis.prices import most_of_all_runs
 from deepband.analysis.quote import Quote
+from deepband.analysis.quote_computation import most_of_all_runs
 from deepband.core import hyperband
 from deepband.core.evaluations import count_evaluations
-from deepband.core.schedule import Budget, as_number, check_count, exceeds, is_finite, read_budget
+from deepband.core.exact_numbers import (
+    Budget,
+    as_number,
+    check_count,
+    exceeds,
+    is_finite,
+    read_budget,
+)
 from deepband.core.state import State
 from deepband.core.strategies import StrategyName, check_name
 from deepband.errors import BudgetError, InputError, shown

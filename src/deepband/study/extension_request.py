@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from deepband.core.exact_numbers import Budget, check_count
 from deepband.core.extension import (
     Target,
     deeper,
@@ -16,7 +17,6 @@ from deepband.core.extension import (
     wider,
 )
 from deepband.core.facts import SpaceChange
-from deepband.core.schedule import Budget, check_count
 from deepband.core.state import State
 from deepband.core.strategies import FRUGAL, StrategyName, check_name
 from deepband.errors import InputError, shown
@@ -105,7 +105,7 @@ def quote_options(session: Session) -> tuple[Quote, ...]:
 def advise_extension(session: Session, workers: int) -> Advice:
     """Which way to continue is likely to pay most, with the quotes of all of them."""
     from deepband.analysis.advice import advise
-    from deepband.analysis.stop_risk import remaining_risk
+    from deepband.analysis.learning_curves.stop_risk import remaining_risk
 
     session.check_done("give advice")
     workers = check_count("workers", workers)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral
 
+from deepband.core.exact_numbers import is_finite
 from deepband.core.extension import options
 from deepband.core.facts import PRECHECK, Config, JobFinished
 from deepband.core.records import Job
-from deepband.core.schedule import is_finite
 from deepband.core.state import State
 from deepband.errors import InputError, shown
 from deepband.execution.executors.simulated import SimulatedExecutor

@@ -14,18 +14,18 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
+from deepband.core.exact_numbers import is_finite
 from deepband.core.facts import JobKey, JobsLeased, Outcome, Owner
 from deepband.core.jobs import check_open, jobs_of
 from deepband.core.leases import RELEASED, find_lease, is_superseded, job_token, read_token
 from deepband.core.records import Job
-from deepband.core.schedule import is_finite
 from deepband.errors import InputError, JobError, shown
 from deepband.study.session import Session
 from deepband.system.process_identity import NO_PROCESS, is_dead, this_process
 
 if TYPE_CHECKING:
+    from deepband.execution.checkpoint_cleanup import Pruner
     from deepband.execution.context import Context
-    from deepband.execution.pruner import Pruner
 
 Leased: TypeAlias = Job | str
 """A leased job, or its token."""
@@ -199,6 +199,6 @@ def _pruner(session: Session) -> Pruner | None:
     """What removes superfluous checkpoints, if there are any."""
     if not session.persistent or not session.checkpoints.folder.is_dir():
         return None
-    from deepband.execution.pruner import Pruner
+    from deepband.execution.checkpoint_cleanup import Pruner
 
     return Pruner(session, session.checkpoints)

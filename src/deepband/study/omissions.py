@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from deepband.core.exact_numbers import is_finite
 from deepband.core.facts import JobKey, JobSkipped, RunStopped
-from deepband.core.schedule import is_finite
 from deepband.core.state import State
 from deepband.errors import InputError, SeveralObjectivesError, shown
 from deepband.samplers.source import ConfigSource

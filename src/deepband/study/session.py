@@ -150,7 +150,7 @@ class Session(FactLog):
 
     def quote(self, strategy: StrategyName, schedule: Schedule | None) -> Quote:
         """What a run with a larger schedule costs; None if there is nothing to do."""
-        from deepband.analysis.prices import quote
+        from deepband.analysis.quote_computation import quote
 
         found = quote(self.state, strategy, schedule)
         if schedule is None:

@@ -10,9 +10,10 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Never, TypedDict
 
 from deepband.core.criteria import read_criteria
+from deepband.core.exact_numbers import Budget, as_number, check_count, read_budget
 from deepband.core.facts import Fact, StudyCreated
 from deepband.core.runs import started
-from deepband.core.schedule import Budget, Schedule, as_number, check_count, read_budget
+from deepband.core.schedule import Schedule
 from deepband.core.state import State
 from deepband.errors import InputError, shown, unexpected_argument
 from deepband.samplers import Sampler, SamplerName, make_sampler

@@ -66,7 +66,7 @@ class Skips:
         likely to, as long as the sum of these is below the risk."""
         if self._risk is None:
             return {}
-        from deepband.analysis.promotion_risk import promotion_risks  # loads SciPy
+        from deepband.analysis.learning_curves.promotion_risk import promotion_risks
 
         order = sorted(promotion_risks(state, bracket).items(), key=itemgetter(1, 0))
         totals = accumulate(risk for _, risk in order)

@@ -64,7 +64,11 @@ class Stops:
         represented by those that the sampler would choose now."""
         if not any(bracket_results for bracket_results in _top_results(state)):
             return 1.0  # does not load SciPy
-        from deepband.analysis.stop_risk import MOST_CANDIDATES, candidates, stop_risk
+        from deepband.analysis.learning_curves.stop_risk import (
+            MOST_CANDIDATES,
+            candidates,
+            stop_risk,
+        )
 
         places = candidates(state, bracket)
         if len(places) > MOST_CANDIDATES:

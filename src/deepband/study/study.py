@@ -15,10 +15,10 @@ from deepband.core.evaluations import (
     front,
     no_result,
 )
+from deepband.core.exact_numbers import Budget, as_number, check_count
 from deepband.core.facts import JobKey
 from deepband.core.records import Evaluation, Job, with_checkpoint
 from deepband.core.results import read_result, read_results
-from deepband.core.schedule import Budget, as_number, check_count
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError, SeveralObjectivesError
 from deepband.samplers import Sampler
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from deepband.analysis.confirmations import Confirmations
     from deepband.analysis.explanation import Verdict
     from deepband.analysis.failures import Failures
-    from deepband.analysis.prediction import Prediction
+    from deepband.analysis.learning_curves.prediction import Prediction
+    from deepband.analysis.plan import Plan
     from deepband.analysis.quote import Quote
-    from deepband.analysis.summary import Plan, RunSummary
+    from deepband.analysis.run_table import RunSummary
     from deepband.execution.devices import DevicesSpec
     from deepband.execution.display import ProgressSpec
     from deepband.execution.executors.base import Timeout
@@ -803,9 +804,9 @@ class Study:
     @property
     def runs(self) -> tuple[RunSummary, ...]:
         """What each run evaluated and what it cost. Printed, it is a table."""
-        from deepband.analysis import summary
+        from deepband.analysis.run_table import run_table
 
-        return summary.runs(self.session.state, self.done)
+        return run_table(self.session.state, self.done)
 
     def plan(self) -> Plan:
         """How many configurations the current run evaluates with which budget.
@@ -814,11 +815,11 @@ class Study:
 
         >>> plan = study.plan()
         """
-        from deepband.analysis import summary
+        from deepband.analysis.plan import plan
         from deepband.study.user_warnings import warn_of_small_space
 
         warn_of_small_space(self.session)
-        return summary.plan(self.session.state)
+        return plan(self.session.state)
 
     def explain(self, bracket: int, index: int) -> tuple[Verdict, ...]:
         """Why a configuration was or was not promoted, on each rung of each run. Printed, it is
@@ -845,7 +846,7 @@ class Study:
         >>> low < found.value < high
         True
         """
-        from deepband.analysis.prediction import predict
+        from deepband.analysis.learning_curves.prediction import predict
 
         return predict(self.session.state, bracket, index, budget)
 

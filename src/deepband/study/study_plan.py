@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from deepband.analysis.plan import Plan
 from deepband.analysis.quote import Quote, comparison
-from deepband.analysis.summary import Plan
 from deepband.analysis.text import about
+from deepband.core.exact_numbers import Budget
 from deepband.core.facts import Config
 from deepband.core.records import Evaluation
-from deepband.core.schedule import Budget
 from deepband.errors import InputError, counted
 from deepband.space.search_space import Space
 from deepband.study.extension_request import quote_options

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from deepband.analysis import summary
 from deepband.analysis.run_names import size_of, size_text
+from deepband.analysis.status import grid, status_of
 from deepband.analysis.text import html_table
 from deepband.core.evaluations import best_above, best_evaluation, front
 from deepband.core.hyperband import open_jobs
@@ -20,8 +20,8 @@ def study_line(state: State) -> str:
 
 def study_html(state: State, name: str) -> str:
     """The brackets and rungs of the current run."""
-    status = summary.status(state)
-    header, *rows = summary.grid(status)
+    status = status_of(state)
+    header, *rows = grid(status)
     where = status.end if status.done else f"{counted(status.open, 'job')} open"
     size = size_text(status.max_budget, status.width, status.brackets)
     caption = f"{name}: run {status.run}, {size}, {where}, {_found(state)}"

@@ -48,7 +48,7 @@ class TrainingStops:
             return ()
         moment = state.run.number, bracket
         if self._moment != moment:
-            from deepband.analysis.training_limits import training_limits  # loads SciPy
+            from deepband.analysis.learning_curves.training_limits import training_limits
 
             self._moment = moment
             self._limits = training_limits(state, bracket, self._risk, self._source.random)

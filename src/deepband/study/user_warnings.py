@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from deepband.analysis import summary
 from deepband.analysis.failures import FailureWatch, failures
+from deepband.analysis.plan import plan
 from deepband.errors import (
     FailedEvaluationsWarning,
     IdleWorkersWarning,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def warn_of_small_space(session: Session) -> None:
     """Warn if the current run needs more configs than there are in the space, unless equal ones
     share results."""
-    needed = summary.plan(session.state).configs
+    needed = plan(session.state).configs
     if session.space.size < needed and not session.state.created.reuse_identical:
         warnings.warn(
             f"the space has at most {counted(int(session.space.size), 'different config')} and the "

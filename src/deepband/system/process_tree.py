@@ -24,7 +24,21 @@ def descendants(living: Collection[int], marks: Collection[str]) -> set[int]:
     return {*_children(living), *_marked(marks)} - {os.getpid(), *living}
 
 
+def kill_tree(leader: int) -> None:
+    """Kill the leader of a process group and all processes that it started."""
+    left = descendants({leader}, ())
+    kill_group(leader)
+    kill_all(left)
+
+
+def kill_group(group: int) -> None:
+    """Kill the processes of a group. Nothing happens if there are none."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
 def kill_all(processes: Iterable[int]) -> None:
+    """Kill these processes. Those that have ended are ignored."""
     for each in processes:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)

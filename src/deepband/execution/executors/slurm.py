@@ -8,26 +8,25 @@ share.
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from secrets import token_hex
-from typing import Any
 
 from deepband.core.facts import JobKey
 from deepband.errors import DeepbandError, InputError, ObjectiveError, QueueWarning, show_warning
 from deepband.execution.batch import Answer
 from deepband.execution.executors.base import Ended, Timeout, ends, seconds_allowed
 from deepband.execution.executors.remote import Refused
+from deepband.execution.executors.slurm_call import SlurmCall
+from deepband.execution.executors.slurm_messages import end_text, launch_text, refusal_text
 from deepband.execution.executors.slurm_parameters import SlurmParameters
 from deepband.execution.executors.slurm_worker import SlurmOrder, run_submitted
 from deepband.execution.objective import Task
 from deepband.execution.outbox import JOBS, Outbox
-from deepband.execution.slurm_queue import QueuedJob, SlurmQueue, cancel, error_text
+from deepband.execution.slurm_queue import QueuedJob, SlurmQueue, cancel
 from deepband.execution.submissions import Submissions, SubmittedCall
 
 DEFAULT_WORKERS = 100
@@ -44,24 +43,6 @@ MOST_LAUNCHES = 5
 Slurm often drains such a node, so that the next job starts on another one."""
 BLAMELESS = ("NODE_FAIL", "PREEMPTED")
 """How jobs end that are submitted again, whatever `retries` is: it says nothing about them."""
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    """A call of the objective that was submitted."""
-
-    order: SlurmOrder
-    job: Any
-    """submitit's job."""
-    sent: float
-    files: int = 0
-    """How many result files it has left."""
-    attempt: str = ""
-    """The token of the attempt that runs; empty if none does."""
-    started: float = 0.0
-    """When that attempt was first seen."""
-    ended: bool = False
-    """Whether Slurm has reported its end once."""
 
 
 class SlurmExecutor:
@@ -84,8 +65,8 @@ class SlurmExecutor:
         self._submissions = Submissions(self._folder)
         self._queue = SlurmQueue()
         self._unsent: list[SlurmOrder] = []
-        self._open: list[_Call] = []
-        self._finishing: list[_Call] = []
+        self._open: list[SlurmCall] = []
+        self._finishing: list[SlurmCall] = []
         """Calls with results, whose jobs may not have ended yet."""
         self._sent: set[str] = set()
         """The tokens of submissions whose folders exist."""
@@ -157,7 +138,7 @@ class SlurmExecutor:
             self._accepted = True
             del self._unsent[: len(orders)]
 
-    def _submitted(self, orders: Sequence[SlurmOrder]) -> list[_Call]:
+    def _submitted(self, orders: Sequence[SlurmOrder]) -> list[SlurmCall]:
         """Submit an array. The files of its calls are written first: if this process is killed now,
         the next driver still knows that the jobs may be in the queue."""
         token = token_hex(8)
@@ -170,9 +151,9 @@ class SlurmExecutor:
             jobs = executor.map_array(run_submitted, placed)
         except Exception as error:  # submitit raises many kinds
             self._submissions.remove(token)
-            raise SubmissionError(_refusal_text(error)) from error
+            raise SubmissionError(refusal_text(error)) from error
         self._sent.add(token)
-        return [_Call(order, job, sent) for order, job in zip(placed, jobs, strict=True)]
+        return [SlurmCall(order, job, sent) for order, job in zip(placed, jobs, strict=True)]
 
     # Results
 
@@ -192,7 +173,7 @@ class SlurmExecutor:
                 ended += self._gone(call, self._queue.find(call.order.place))
         return ended + self._overdue(now)
 
-    def _arrived(self, call: _Call, tokens: dict[JobKey, list[str]]) -> list[Ended]:
+    def _arrived(self, call: SlurmCall, tokens: dict[JobKey, list[str]]) -> list[Ended]:
         """The ends of a call whose results are all there."""
         order = call.order
         names = [token for key in order.keys for token in tokens.get(key, ())]
@@ -206,7 +187,7 @@ class SlurmExecutor:
         self._finishing.append(call)
         return self._end(call, Answer(attempts))
 
-    def _gone(self, call: _Call, job: QueuedJob | None) -> list[Ended]:
+    def _gone(self, call: SlurmCall, job: QueuedJob | None) -> list[Ended]:
         """The ends of a call whose job has ended without all results. It may take a while until
         this host sees a file that another one has written, so this is believed the second time."""
         if job is not None and not job.ended:
@@ -217,26 +198,26 @@ class SlurmExecutor:
         if not call.ended:
             call.ended = True
             return []
-        answer = _answer(call)
+        answer = call.answer()
         if isinstance(answer, Refused):
             self._error = ObjectiveError([f"a worker cannot load the objective: {answer.reason}"])
             return []
         if answer is None and job is not None and job.state in BLAMELESS:
             self._send_again(call)
             return []
-        return self._end(call, answer or self._lost(call, _reason(job, call)))
+        return self._end(call, answer or self._lost(call, end_text(job, call.log)))
 
-    def _launch_again(self, call: _Call, job: QueuedJob) -> None:
+    def _launch_again(self, call: SlurmCall, job: QueuedJob) -> None:
         """Submit a call again whose job Slurm holds because a node could not start it. That is not
         the fault of its config, but if it happens again and again, waiting does not help."""
         self._launches[call.order.token] += 1
         if self._launches[call.order.token] > MOST_LAUNCHES:
-            self._error = SubmissionError(_launch_text(job))
+            self._error = SubmissionError(launch_text(job, MOST_LAUNCHES + 1))
             return
         cancel([job.id])
         self._send_again(call)
 
-    def _send_again(self, call: _Call) -> None:
+    def _send_again(self, call: SlurmCall) -> None:
         self._disown(call)
         self._open.remove(call)
         self._unsent.append(call.order)
@@ -258,18 +239,18 @@ class SlurmExecutor:
                 ended += self._end(call, self._lost(call, reason))
         return ended
 
-    def _lost(self, call: _Call, reason: str) -> Answer:
+    def _lost(self, call: SlurmCall, reason: str) -> Answer:
         """What a call that is given up has left."""
         order, tokens = call.order, self._outbox.tokens()
         self._disown(call)
         return Answer(self._outbox.left(order.keys, order.token, tokens), lost=reason)
 
-    def _end(self, call: _Call, answer: Answer) -> list[Ended]:
+    def _end(self, call: SlurmCall, answer: Answer) -> list[Ended]:
         self._open.remove(call)
         self._submissions.end(call.order.place)
         return ends(call.order.tasks, answer)
 
-    def _disown(self, call: _Call) -> None:
+    def _disown(self, call: SlurmCall) -> None:
         """Let a worker that still runs a call write no result, and one that Slurm starts again have
         nothing to do."""
         self._submissions.end(call.order.place)
@@ -278,7 +259,7 @@ class SlurmExecutor:
 
     def _remove_finished(self) -> None:
         """Remove the folders of submissions whose jobs have all ended: submitit writes there."""
-        self._finishing = [each for each in self._finishing if not _has_ended(each)]
+        self._finishing = [each for each in self._finishing if not each.has_written]
         used = {call.order.place[0] for call in [*self._open, *self._finishing]}
         for token in self._sent - used:
             self._submissions.remove(token)
@@ -287,60 +268,3 @@ class SlurmExecutor:
 
 class SubmissionError(InputError):
     """Slurm did not accept jobs."""
-
-
-def _refusal_text(error: Exception) -> str:
-    """Why a submission failed. submitit shows the command and its output; the last line says it."""
-    lines = [line.strip() for line in error_text(error).splitlines() if line.strip()]
-    said = [line for line in lines if line.startswith("sbatch:")] or lines[-1:] or ["no reason"]
-    reason = "; ".join(
-        line.removeprefix("sbatch:").removeprefix(" error:").strip() for line in said
-    )
-    return (
-        f"Slurm refused the jobs: {reason}. Change `resources`, or give fewer `workers` if the "
-        "number of your jobs is limited."
-    )
-
-
-def _launch_text(job: QueuedJob) -> str:
-    """Why a run ends whose jobs Slurm accepts and nodes do not start."""
-    return (
-        f"Slurm could not start a job {MOST_LAUNCHES + 1} times, the last time as {job.id}: it "
-        f"says {job.reason!r}. Ask the administrators about its nodes (`sinfo -R`), or avoid them, "
-        'for example with resources={"exclude": "NODE"}. Then run again: nothing is lost.'
-    )
-
-
-def _has_ended(call: _Call) -> bool:
-    """Whether a job has written all that it writes."""
-    return bool(call.job.paths.result_pickle.exists())
-
-
-def _answer(call: _Call) -> Answer | Refused | None:
-    """What a job returned or raised; None if it did neither, or if that cannot be read. The file is
-    in a folder that this driver has created."""
-    with suppress(Exception):
-        kind, found = pickle.loads(call.job.paths.result_pickle.read_bytes())
-        if kind == "success" and isinstance(found, Answer | Refused):
-            return found
-        return Answer([], lost=f"WorkerDied: {str(found).strip().splitlines()[-1]}")
-    return None
-
-
-def _reason(job: QueuedJob | None, call: _Call) -> str:
-    """Why a job ended without a result."""
-    if job is None:
-        return "WorkerDied: Slurm does not know the job any more"
-    if job.state == "TIMEOUT":
-        return f"Timeout: the job {job.id} reached the time limit of Slurm"
-    if job.state == "OUT_OF_MEMORY":
-        return f"WorkerDied: out of memory, as Slurm says of the job {job.id}"
-    return f"WorkerDied: the job {job.id} ended as {job.state}{_last_line(call.job.paths.stdout)}"
-
-
-def _last_line(log: Path) -> str:
-    """The last line that a job printed, for a message."""
-    with suppress(OSError):
-        lines = log.read_text(errors="replace")[-2000:].strip().splitlines()
-        return f": {lines[-1]}" if lines else ""
-    return ""

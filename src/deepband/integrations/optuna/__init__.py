@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepband.core.criteria import Criteria
-from deepband.core.schedule import Budget, Schedule
+from deepband.core.exact_numbers import Budget
+from deepband.core.schedule import Schedule
 from deepband.errors import (
     DeepbandError,
     InputError,

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from deepband.core.exact_numbers import Budget, as_number, read_budget
 from deepband.core.facts import PRECHECK
-from deepband.core.schedule import Budget, Schedule, as_number, read_budget
+from deepband.core.schedule import Schedule
 from deepband.core.strategies import StrategyName
 from deepband.errors import BudgetError, InputError, SpaceError, shown
 from deepband.integrations.optuna.study_criteria import constraint_values

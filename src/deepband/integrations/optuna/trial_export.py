@@ -25,8 +25,8 @@ from deepband.integrations.optuna.trial_values import (
     objective_details,
     values_of,
 )
-from deepband.space.choices import position
-from deepband.space.search_space import Space, choices
+from deepband.space.choices import choices, position
+from deepband.space.search_space import Space
 from deepband.space.space_change import combined
 from deepband.storage.storable_values import check_storable
 from deepband.storage.tagged_json import to_text

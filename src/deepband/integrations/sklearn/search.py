@@ -18,7 +18,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from deepband.analysis.summary import Plan, plan
+from deepband.analysis.plan import Plan, plan
 from deepband.core.criteria import Bounds
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError

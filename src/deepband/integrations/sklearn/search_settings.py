@@ -13,8 +13,9 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
-from deepband.analysis.summary import Plan, plan_of
-from deepband.core.schedule import Schedule, check_count
+from deepband.analysis.plan import Plan, plan_of
+from deepband.core.exact_numbers import check_count
+from deepband.core.schedule import Schedule
 from deepband.core.state import State
 from deepband.errors import InputError, shown
 from deepband.integrations.sklearn.scorers import constraints_of, metrics_of

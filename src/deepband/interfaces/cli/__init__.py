@@ -13,6 +13,7 @@ from deepband.interfaces.cli import (
     plan_command,
     read_commands,
     run_commands,
+    status_command,
     view_commands,
 )
 from deepband.interfaces.cli.group import main
@@ -20,4 +21,4 @@ from deepband.interfaces.cli.group import main
 __all__ = ["best_command", "compare", "confirm_command", "demo", "extend_commands"]
 __all__ += ["failure_commands", "front_commands", "lease_commands", "main", "paper"]
 __all__ += ["plan_command", "read_commands"]
-__all__ += ["run_commands", "view_commands"]
+__all__ += ["run_commands", "status_command", "view_commands"]

@@ -13,10 +13,11 @@ from deepband.core.evaluations import best_evaluation, best_evaluation_at
 from deepband.core.records import Evaluation, with_checkpoint
 from deepband.core.state import State
 from deepband.errors import InputError, StorageError
+from deepband.interfaces.cli.best_text import ANY_BUDGET, describe, highest_budget
 from deepband.interfaces.cli.group import json_option, main, open_existing, study_argument
-from deepband.interfaces.cli.output import ANY_BUDGET, describe, highest_budget, show
+from deepband.interfaces.cli.output import show
 from deepband.storage.object_formats import PICKLE
-from deepband.storage.saved_objects import read_index
+from deepband.storage.saved_index import read_index
 from deepband.study.study import Study
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 
 from deepband.execution.context import Context
 from deepband.system import plain_files
+from deepband.system.process_tree import kill_group
 
 MOST_BYTES = 2**20
 """The size of the largest result that is read."""
@@ -91,8 +92,7 @@ class CommandObjective:
                     start.write(b"start\n")
                 status = process.wait()
         except BaseException:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process.pid)
             process.wait()
             raise
         if -status in ENDING:

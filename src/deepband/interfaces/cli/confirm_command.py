@@ -10,15 +10,15 @@ import click
 
 from deepband.analysis.confirmations import confirmations
 from deepband.analysis.text import printable, units
+from deepband.core.exact_numbers import check_count
 from deepband.core.facts import Confirmed, Fact
-from deepband.core.schedule import check_count
 from deepband.errors import GoneError, InputError, UnseededWarning, counted
 from deepband.interfaces.cli.group import json_option, main, open_existing, study_argument
 from deepband.interfaces.cli.output import show, show_warnings
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.run_options import EXECUTION, Command
 from deepband.interfaces.cli.user_code import load_objective, recalled
-from deepband.study.confirmation import Repetition, check_seeds, missing, repetitions, selected
+from deepband.study.repetitions import Repetition, check_seeds, missing, repetitions, selected
 from deepband.study.study import Study
 
 

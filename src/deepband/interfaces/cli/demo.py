@@ -16,7 +16,7 @@ import click
 
 import deepband
 from deepband.analysis.text import table
-from deepband.core.schedule import as_number
+from deepband.core.exact_numbers import as_number
 from deepband.errors import counted
 from deepband.interfaces.cli.group import PATH, main
 from deepband.interfaces.cli.output import command, say

@@ -28,7 +28,8 @@ from deepband.errors import (
 from deepband.execution.devices import AUTO, Device
 from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions
-from deepband.interfaces.cli.output import command, describe_both, say, show_warnings
+from deepband.interfaces.cli.best_text import describe_both
+from deepband.interfaces.cli.output import command, say, show_warnings
 from deepband.interfaces.cli.rescue import rescued
 from deepband.interfaces.cli.run_options import EXECUTION_NAMES
 from deepband.interfaces.cli.user_code import (

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from deepband.analysis.durations import seconds_per_unit as seconds_per_unit_of
-from deepband.analysis.summary import Plan
-from deepband.errors import InputError, SmallSpaceWarning
+from deepband.analysis.plan import Plan
+from deepband.analysis.text import duration, table
+from deepband.errors import InputError, SmallSpaceWarning, counted
 from deepband.interfaces.cli.group import BUDGET, PATH, json_option, main, open_existing
-from deepband.interfaces.cli.output import describe_forecasts, show, show_warnings
-from deepband.study.forecast import forecast
+from deepband.interfaces.cli.output import show, show_warnings
+from deepband.study.forecast import Forecast, forecast
 from deepband.study.study_plan import plan as plan_study
 
 PLANNED = [
@@ -74,7 +75,7 @@ def plan(
         if seconds is None:
             raise InputError("no evaluation took a measurable time yet: give --seconds-per-unit.")
         forecasts = forecast(opened, workers or 1, seconds, resumed=resumed)
-    text = f"{planned}\n\n{describe_forecasts(forecasts)}" if forecasts else planned
+    text = f"{planned}\n\n{_describe_forecasts(forecasts)}" if forecasts else planned
     show(_plan_values(planned) | {"forecasts": forecasts}, as_json, text)
 
 
@@ -95,3 +96,17 @@ def _plan_values(plan: Plan) -> dict[str, Any]:
         "brackets": plan.schedule.bracket_limit,
         "sizes": {bracket: plan.sizes(bracket) for bracket in plan.schedule.brackets},
     }
+
+
+def _describe_forecasts(forecasts: Sequence[Forecast]) -> str:
+    """How long each run takes, one line per run."""
+    columns = ["jobs", "time", "busy", "at least", "worthwhile"]
+    header = [f"with {counted(forecasts[0].workers, 'worker')}", *columns]
+    return table([header, *map(_forecast_row, forecasts)])
+
+
+def _forecast_row(each: Forecast) -> list[str]:
+    if not each.jobs:
+        return [each.run, "0", "done", "", "", ""]
+    times = duration(each.seconds), f"{each.utilisation:.0%}", duration(each.bound)
+    return [each.run, str(each.jobs), *times, counted(each.worth, "worker")]

@@ -1,10 +1,9 @@
-"""The commands that read: quote, advice, status, explain, export, doctor."""
+"""The commands that read: quote, advice, explain, export, doctor."""
 
 from __future__ import annotations
 
 import shutil
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -13,16 +12,9 @@ from typing import Any
 import click
 
 from deepband.analysis import export as exports
-from deepband.analysis import summary
 from deepband.analysis.explanation import Verdict
-from deepband.analysis.feasibility import feasibility_notes
-from deepband.core.evaluations import best_evaluation, evaluation_of, front
-from deepband.core.leases import leased_jobs
-from deepband.core.records import Evaluation
-from deepband.core.state import State
 from deepband.core.strategies import StrategyName
 from deepband.errors import InputError, StorageError
-from deepband.execution.outbox import Outbox
 from deepband.interfaces.cli.group import (
     PATH,
     brackets_option,
@@ -35,7 +27,7 @@ from deepband.interfaces.cli.group import (
     to_option,
     width_option,
 )
-from deepband.interfaces.cli.output import describe_both, describe_status, show
+from deepband.interfaces.cli.output import show
 from deepband.interfaces.file_output import write_file
 from deepband.storage.sqlite import SqliteStorage
 from deepband.storage.sqlite_errors import ADVICE
@@ -75,36 +67,6 @@ def quote(
 def advice(study: Path, workers: int, as_json: bool) -> None:
     """Say which next step is likely to pay most: deepen, widen or stop."""
     show(open_existing(study).advice(workers), as_json)
-
-
-@main.command()
-@study_argument
-@json_option
-def status(study: Path, as_json: bool) -> None:
-    """Show the progress of the current run.
-
-    The last lines show the best evaluation on any budget and, if it is another one, the best on the
-    highest budget. With several objectives, they show the size of the front.
-    """
-    session = open_existing(study).session
-    state = session.state
-    running = {key for each in Outbox(session.files).running() for key in each.keys}
-    running.update(leased_jobs(state, time.time()))
-    progress = summary.status(state, running=len(summary.without_result(state, running)))
-    first = f"study    {study}, {state.objective or 'no objective named'}"
-    found: dict[str, Any] = {"status": progress, "best": _fields(state, best_evaluation(state))}
-    if state.criteria.several:
-        found["front"] = [_fields(state, evaluation_of(state, each)) for each in front(state)]
-    lines = describe_status(progress, feasibility_notes(state))
-    show(
-        {"study": study, "objective": state.objective, **found},
-        as_json,
-        f"{first}\n{lines}\n\n{describe_both(state, study)}",
-    )
-
-
-def _fields(state: State, evaluation: Evaluation | None) -> dict[str, Any] | None:
-    return None if evaluation is None else exports.fields_of(state, evaluation)
 
 
 @main.command()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from deepband.analysis import chart_data, summary
+from deepband.analysis import chart_data
 from deepband.analysis.cells import CellStatus, Mark, marks
 from deepband.analysis.confirmations import (
     confirmation_notes,
@@ -16,17 +16,18 @@ from deepband.analysis.confirmations import (
 from deepband.analysis.feasibility import is_judged
 from deepband.analysis.key_figures import key_figures
 from deepband.analysis.measures import curves, measure
-from deepband.analysis.prices import quote
 from deepband.analysis.quote import quote_notes, quote_table
+from deepband.analysis.quote_computation import quote
 from deepband.analysis.run_names import describe_step, name_of
+from deepband.analysis.status import Status, status_of
 from deepband.analysis.text import brief, shortened
 from deepband.core import hyperband
 from deepband.core.evaluations import best_evaluation
+from deepband.core.exact_numbers import as_number
 from deepband.core.extension import options
 from deepband.core.facts import JobKey
 from deepband.core.records import Evaluation
 from deepband.core.runs import Run
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.interfaces.dashboard.failure_list import failure_list
 from deepband.interfaces.dashboard.front_charts import objectives
@@ -43,7 +44,7 @@ STATUS = ["run", "done", "end", "evaluations", "failed", "open", "running", "ahe
 def overview(state: State, running: frozenset[JobKey], order: Sequence[str] = ()) -> dict[str, Any]:
     """All that the page of a study shows, but for its table and the importance of parameters.
     `order` names the parameters that matter most, as far as that is known."""
-    status = summary.status(state, len(running))
+    status = status_of(state, len(running))
     best = best_evaluation(state)
     return {
         "status": _status(status, state.run),
@@ -68,7 +69,7 @@ def overview(state: State, running: frozenset[JobKey], order: Sequence[str] = ()
     }
 
 
-def _status(status: summary.Status, run: Run) -> dict[str, Any]:
+def _status(status: Status, run: Run) -> dict[str, Any]:
     shown = {name: getattr(status, name) for name in STATUS}
     costs = {"spent": as_number(status.spent), "left": as_number(status.left)}
     return {**shown, **costs, "name": name_of(run)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from deepband.analysis import summary
 from deepband.analysis.key_figures import key_figures
 from deepband.analysis.run_names import size_text
+from deepband.analysis.status import Status, status_of
 from deepband.analysis.text import shortened
 from deepband.core.evaluations import best_evaluation
 from deepband.core.state import State
@@ -16,7 +16,7 @@ from deepband.errors import counted
 
 def study_row(state: State, running: int, updated: float) -> dict[str, Any]:
     """The texts of a row. `updated` is when the file was last written to."""
-    status = summary.status(state, running)
+    status = status_of(state, running)
     figures = {figure.key: figure for figure in key_figures(state, status)}
     best = best_evaluation(state)
     leading = figures["front" if state.criteria.several else "best"]
@@ -43,7 +43,7 @@ def study_row(state: State, running: int, updated: float) -> dict[str, Any]:
     }
 
 
-def _state(status: summary.Status) -> str:
+def _state(status: Status) -> str:
     if status.running:
         return f"{status.running} running"
     return status.end if status.done else f"{counted(status.open, 'job')} open"

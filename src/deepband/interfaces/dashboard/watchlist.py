@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from deepband.analysis.importance import importance_of, sample
 from deepband.analysis.measures import measure
-from deepband.analysis.summary import without_result
+from deepband.analysis.status import without_result
 from deepband.core.facts import Fact, JobKey
 from deepband.core.leases import leased_jobs
 from deepband.core.state import State

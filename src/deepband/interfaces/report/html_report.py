@@ -13,19 +13,21 @@ from itertools import islice
 from typing import Any
 
 import deepband
-from deepband.analysis import chart_data, summary
+from deepband.analysis import chart_data
 from deepband.analysis.confirmations import confirmation_notes, confirmation_table
 from deepband.analysis.failures import FailureGroup
 from deepband.analysis.feasibility import feasibility_notes
 from deepband.analysis.key_figures import key_figures, no_result
 from deepband.analysis.metrics import metric_names
+from deepband.analysis.plan import plan
 from deepband.analysis.quote import Quote, quote_notes, quote_table
 from deepband.analysis.run_names import describe_step, size_text
+from deepband.analysis.status import grid, status_of
 from deepband.analysis.text import brief, duration, printable, shortened
 from deepband.core.evaluations import best_evaluation, best_evaluation_at, evaluation_of, front
+from deepband.core.exact_numbers import as_number
 from deepband.core.extension import options
 from deepband.core.records import Evaluation
-from deepband.core.schedule import as_number
 from deepband.core.state import State
 from deepband.errors import DeepbandError
 from deepband.execution.worker_output import read_output
@@ -69,7 +71,7 @@ def make_report(study: Study) -> str:
 
 def _contents(study: Study) -> dict[str, Any]:
     state = study.session.state
-    status = summary.status(state)
+    status = status_of(state)
     failures, quotes, confirmed = study.failures(), _quotes(study), study.confirmations
     parameters = [axis.name for axis in chart_data.axes(state)]
     measured = metric_names(state)[:MOST_METRICS]
@@ -81,8 +83,8 @@ def _contents(study: Study) -> dict[str, Any]:
         "size": size_text(status.max_budget, status.width, status.brackets),
         "step": describe_step(state, state.run),
         "limited": status.brackets is not None,
-        "grid": summary.grid(status),
-        "plan": summary.plan(state),
+        "grid": grid(status),
+        "plan": plan(state),
         "runs": study.runs,
         "quotes": quote_table(quotes) if quotes else [],
         "quote_notes": quote_notes(quotes),

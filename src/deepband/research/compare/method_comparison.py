@@ -15,7 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deepband.core.schedule import Schedule, check_count
+from deepband.core.exact_numbers import check_count
+from deepband.core.schedule import Schedule
 from deepband.errors import DeepbandError, InputError, UnknownNameError
 from deepband.research.compare.anytime_plot import draw_curves
 from deepband.research.compare.curves import MEASURES, Curves

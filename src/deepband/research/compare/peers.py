@@ -14,7 +14,8 @@ from deepband.core.facts import Config
 from deepband.research.compare.ledger import ETA, Evaluation, Ledger, Task
 from deepband.research.compare.tuner import search
 from deepband.samplers.uniform import Uniform
-from deepband.space.search_space import Space, choices
+from deepband.space.choices import choices
+from deepband.space.search_space import Space
 
 if TYPE_CHECKING:
     import optuna

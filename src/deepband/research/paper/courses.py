@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from deepband import open_study
-from deepband.analysis.summary import RunSummary
+from deepband.analysis.run_table import RunSummary
 from deepband.core.facts import Config, JobKey
 from deepband.core.records import Evaluation, Job
 from deepband.core.strategies import STRATEGIES, StrategyName

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deepband.core.schedule import as_number, check_count, check_eta
+from deepband.core.exact_numbers import as_number, check_count, check_eta
 from deepband.errors import InputError
 from deepband.research.benchmark import Benchmark
 from deepband.research.experiment import Experiment

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from deepband.analysis.chart_data import is_drawable
-from deepband.analysis.curve_model import CurveModel
+from deepband.analysis.learning_curves.curve_model import CurveModel
 from deepband.core.facts import JobFinished
 from deepband.core.state import State
 from deepband.core.strategies import EMPTY

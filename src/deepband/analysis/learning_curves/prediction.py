@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from deepband.analysis.chart_data import curves
-from deepband.analysis.curve_model import CurveModel, LossDistribution
+from deepband.analysis.learning_curves.curve_model import CurveModel, LossDistribution
+from deepband.core.exact_numbers import Budget, as_number, is_finite, read_budget, read_exactly
 from deepband.core.rank_order import Place
 from deepband.core.record_text import record_repr
-from deepband.core.schedule import Budget, as_number, is_finite, read_budget, read_exactly
 from deepband.core.state import State
 from deepband.errors import BudgetError, InputError, SeveralObjectivesError, read_index, shown
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
-from deepband.samplers import gaussian_process
-from deepband.samplers.gaussian_process import NOISE, OFFSET, SIGNAL, Data, Regression, fitted
+from deepband.samplers import gp_regression
+from deepband.samplers.gp_regression import NOISE, OFFSET, SIGNAL, Data, Regression, fitted
 from deepband.space.unit_cube import Floats
 
 
@@ -23,29 +23,29 @@ def made(count: int = 30, dimensions: int = 3, seed: int = 0, noise: float = 0.0
 
 
 def prior(dimensions: int) -> Floats:
-    return gaussian_process._priors(dimensions)[0]
+    return gp_regression._priors(dimensions)[0]
 
 
 @given(st.integers(1, 6), st.integers(2, 20), st.integers(0, 2**32))
 def test_the_gradient_is_that_of_the_objective(dimensions: int, count: int, seed: int) -> None:
     data = made(count, dimensions, seed)
-    mean, deviation = gaussian_process._priors(dimensions)
+    mean, deviation = gp_regression._priors(dimensions)
     parameters = mean + 0.5 * np.random.default_rng(seed).normal(size=len(mean))
 
     def value(changed: Floats) -> float:
-        return gaussian_process._objective(changed, data, mean, deviation)[0]
+        return gp_regression._objective(changed, data, mean, deviation)[0]
 
-    _, gradient = gaussian_process._objective(parameters, data, mean, deviation)
+    _, gradient = gp_regression._objective(parameters, data, mean, deviation)
     steps = approx_fprime(parameters, value, 1e-6)
     assert gradient == pytest.approx(steps, rel=1e-3, abs=1e-3 * np.abs(gradient).max())
 
 
 def test_a_fit_explains_the_data_better_than_the_prior() -> None:
     data = made()
-    mean, deviation = gaussian_process._priors(3)
+    mean, deviation = gp_regression._priors(3)
     found = fitted(data)
     before, after = (
-        gaussian_process._objective(each, data, mean, deviation)[0] for each in (mean, found)
+        gp_regression._objective(each, data, mean, deviation)[0] for each in (mean, found)
     )
     assert after < before - 10
     assert found[0] < min(found[1:3])  # only the first dimension matters
@@ -117,7 +117,7 @@ def test_the_spread_is_at_most_that_of_the_prior() -> None:
 def test_a_fit_is_a_function_of_the_data() -> None:
     data = made(80)
     once = fitted(data).copy()
-    gaussian_process._fitted.cache_clear()
+    gp_regression._fitted.cache_clear()
     assert (fitted(made(80)) == once).all()
     with pytest.raises(ValueError, match="read-only"):  # the next draw shares it
         fitted(data)[0] = 0.0

@@ -1,4 +1,4 @@
-"""The price of an extension, before anything is spent.
+"""The computation of quotes: the price of an extension, before anything is spent.
 
 `efficient` fills only the free slots, and how many are free does not depend on any loss, so its
 price is exact. It is also the least that `preserving` and `discarding` can cost. The most that they
@@ -16,9 +16,10 @@ from fractions import Fraction
 from deepband.analysis.durations import resumes, seconds_per_unit
 from deepband.analysis.quote import Price, Quote
 from deepband.core.costs import costs, counts, missing, paid
+from deepband.core.exact_numbers import as_number
 from deepband.core.facts import JobFinished
 from deepband.core.hyperband import open_jobs
-from deepband.core.schedule import Cell, Schedule, as_number
+from deepband.core.schedule import Cell, Schedule
 from deepband.core.state import State
 from deepband.core.strategies import FRUGAL, StrategyName
 

@@ -1,4 +1,4 @@
-"""Removing the checkpoints that `keep` does not keep while a study runs."""
+"""The cleanup of checkpoints while a study runs: those that `keep` does not keep are removed."""
 
 from __future__ import annotations
 

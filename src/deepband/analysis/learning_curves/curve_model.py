@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from deepband.analysis.curve_data import Inputs, LossScale, observations, selected
-from deepband.analysis.curve_process import Points, conditioned
+from deepband.analysis.learning_curves.curve_data import Inputs, LossScale, observations, selected
+from deepband.analysis.learning_curves.curve_process import Points, conditioned
 from deepband.core.evaluations import count_evaluations
 from deepband.core.facts import Config, JobFinished
 from deepband.core.rank_order import Place

@@ -19,9 +19,9 @@ from typing import TypeAlias
 import numpy as np
 
 from deepband.analysis.chart_data import is_drawable
-from deepband.analysis.curve_data import curves_are_comparable
-from deepband.analysis.curve_model import CurveModel
-from deepband.analysis.promotion_risk import known_results
+from deepband.analysis.learning_curves.curve_data import curves_are_comparable
+from deepband.analysis.learning_curves.curve_model import CurveModel
+from deepband.analysis.learning_curves.promotion_risk import known_results
 from deepband.core.facts import Config, JobFinished
 from deepband.core.state import State
 from deepband.core.strategies import EMPTY

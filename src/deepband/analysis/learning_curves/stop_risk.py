@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from deepband.analysis.chart_data import is_drawable
-from deepband.analysis.curve_model import CurveModel
-from deepband.analysis.promotion_risk import SAMPLES, known_results
+from deepband.analysis.learning_curves.curve_model import CurveModel
+from deepband.analysis.learning_curves.promotion_risk import SAMPLES, known_results
 from deepband.core.facts import JobFinished
 from deepband.core.rank_order import Place
 from deepband.core.state import State
