@@ -1,18 +1,15 @@
-"""What `optimize(skip=, stop=, stop_training=)` saves, and what it costs in regret and in waiting.
+"""What `optimize(skip=, stop=)` saves, and what it costs in regret and in waiting.
 
     python bench/savings.py saved 10         on the reporting data sets, with 10 seeds
     python bench/savings.py saved 2 synthetic
     python bench/savings.py sampled forest 2  with another sampler and 2 seeds, after one run
-    python bench/savings.py training uniform 10  when objectives report and may be stopped
     python bench/savings.py waiting          how much longer a run takes with many workers
 
 `saved` lets the decisions of deepband itself run on studies whose losses are all known, as
 `learning_curves.py frontier` does with simulated rules. After a deepening, `skip` has decided in
-both runs, and `stop` in the second. `training` runs whole studies on the data sets whose budgets
-are epochs, or those of the other list: `training uniform 10 tuning`. Objectives report their loss
-after every unit of budget, and all arguments are given in both runs. `waiting` has losses that are
-random, so that nothing is skipped or stopped: it shows what it costs that the promotions of a
-bracket, or all its jobs, wait until earlier brackets are complete.
+both runs, and `stop` in the second. `waiting` has losses that are random, so that nothing is
+skipped or stopped: it shows what it costs that the promotions of a bracket, or all its jobs, wait
+until earlier brackets are complete.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from multiprocessing import Pool
 from operator import attrgetter
 from typing import Any, get_args
@@ -43,16 +40,6 @@ STOPS = 0.1, 0.05
 """From the largest one: a run that was stopped continues with a smaller one."""
 BOTH = 0.01
 """The `skip` that is combined with every `stop`."""
-TRAINING = (
-    {},
-    *({"stop_training": risk} for risk in (0.01, 0.02, 0.05, 0.1)),
-    *({"skip": BOTH, "stop_training": risk} for risk in (0.01, 0.05)),
-    *({"stop": 0.05, "stop_training": risk} for risk in (0.01, 0.05)),
-    {"skip": BOTH, "stop": 0.05, "stop_training": 0.01},
-    {"skip": BOTH},
-    {"stop": 0.05},
-)
-"""The arguments of each rule that `training` measures."""
 PROCESSES = 2
 NOTHING = 1e-12
 """A risk below which nothing is skipped or stopped."""
@@ -152,7 +139,9 @@ def sampled_ends(world: World, sampler: SamplerName, data: str) -> tuple[str, di
         for stop in (*STOPS, None):
             study.optimize(train, skip=skip, stop=stop, progress=False)
             given = {"skip": skip, "stop": stop}
-            found[_name({name: risk for name, risk in given.items() if risk})] = _end(world, study)
+            found[rule_name({name: risk for name, risk in given.items() if risk})] = end_of(
+                world.regret, study
+            )
     return world.data_set, {"full": found.pop("full")} | found
 
 
@@ -161,61 +150,16 @@ def problem_of(world: World, data: str) -> Problem:
     return suite(data).read(name).problem(instance)
 
 
-def _name(given: Mapping[str, float]) -> str:
+def rule_name(given: Mapping[str, float]) -> str:
     return ", ".join(f"{name}={risk}" for name, risk in given.items()) or "full"
 
 
-def _end(world: World, study: deepband.Study) -> End:
+def end_of(regret: Callable[[float], float], study: deepband.Study) -> End:
+    """What a study has cost, and the regret of its best config on the top rung."""
     best = study.best_at()
     assert best.loss is not None
     resumed = float(sum(run.cost_resumed for run in study.runs))
-    return End(resumed, float(sum(run.cost for run in study.runs)), world.regret(best.loss))
-
-
-def training(sampler: SamplerName, seeds: int, chosen: str, data: str = DATA) -> None:
-    """Print what is saved in studies whose objectives report their losses and may be stopped."""
-    epochs = (each for each in worlds(data, chosen, seeds) if each.group != "rbv2")
-    cases = [(world, sampler, data) for world in epochs]
-    with Pool(PROCESSES) as pool:
-        found = pool.starmap(trained_ends, cases, chunksize=1)
-    for situation in SITUATIONS:
-        names = {name for name, _ in found}
-        print(f"\n{situation}, {sampler}, {len(names)} {chosen} data sets, {seeds} seeds")
-        show([(name, by_situation[situation]) for name, by_situation in found])
-
-
-def trained_ends(
-    world: World, sampler: SamplerName, data: str
-) -> tuple[str, dict[str, dict[str, End]]]:
-    """By situation and rule, of a data set."""
-    problem = problem_of(world, data)
-    high = problem.fidelity.high / LARGEST
-
-    def train(config: dict[str, Any], budget: float, context: deepband.Context) -> float:
-        steps = range(int(context.previous_budget) + 1, int(budget) + 1)
-        losses = 1.0 - problem.accuracies([config] * len(steps), [high * each for each in steps])
-        for step, loss in zip(steps, losses.tolist(), strict=True):
-            context.report(step, loss)
-            if context.should_stop():
-                break
-        return float(loss)
-
-    def end_with(first: int, given: Mapping[str, float]) -> End:
-        """The end of a study that is deepened if its first max_budget is not the largest."""
-        study = deepband.open_study(
-            space=problem.space, sampler=sampler, seed=world.seed, max_budget=first
-        )
-        study.optimize(train, progress=False, **given)  # type: ignore[arg-type]
-        if first < LARGEST:
-            study.deepen("preserving")
-            study.optimize(train, progress=False, **given)  # type: ignore[arg-type]
-        return _end(world, study)
-
-    firsts = zip(SITUATIONS, (LARGEST, LARGEST // 3), strict=True)
-    return world.data_set, {
-        situation: {_name(given): end_with(first, given) for given in TRAINING}
-        for situation, first in firsts
-    }
+    return End(resumed, float(sum(run.cost for run in study.runs)), regret(best.loss))
 
 
 def waiting() -> None:
@@ -246,12 +190,12 @@ def main(measure: str = "saved", *given: str) -> None:
         seeds, data = [*given, DATA][:2]
         saved(int(seeds), data)
     else:
-        name, seeds, *more = given
-        sampler: SamplerName = next(each for each in get_args(SamplerName) if each == name)
-        if measure == "sampled":
-            sampled(sampler, int(seeds), *(more or [DATA]))
-        else:
-            training(sampler, int(seeds), *(more or ["reporting"]))
+        name, seeds, data = [*given, DATA][:3]
+        sampled(sampler_named(name), int(seeds), data)
+
+
+def sampler_named(name: str) -> SamplerName:
+    return next(each for each in get_args(SamplerName) if each == name)
 
 
 if __name__ == "__main__":
