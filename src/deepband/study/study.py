@@ -167,20 +167,22 @@ class Study:
         - `max_cost`: a job does not start if the training of this call would then exceed this
           many units of budget.
 
-        With `skip`, such as 0.01, a promoted config is not evaluated if the probability that it
-        becomes the best of the run is estimated to be below this. Its slot lapses; `explain` names
-        the probability, and a later extension may evaluate it. The promotions of a bracket then
-        wait until earlier brackets are complete. It needs a single objective without constraints.
+        With `skip`, such as 0.01, the promoted configs of a rung that are least likely to become
+        the best of the run are not evaluated, as long as their estimated probabilities add up to
+        less than this. Their slots stay empty; `explain` reports each probability, and a later
+        extension may evaluate them. The promotions of a bracket then wait until earlier brackets
+        are complete. It needs a single objective without constraints.
 
         With `stop`, such as 0.05, the run ends early when the probability that a config that it may
         still evaluate is notably better than the best one is estimated to be below this. It is then
         done and marked as stopped. A call without `stop` completes it, and an extension continues
         from what it has evaluated. Brackets run one after another. It needs the same as `skip`.
 
-        With `stop_training`, such as 0.05, `context.should_stop()` also returns True when a config
-        is unlikely to become the best, by the losses that the objective has reported so far. For
-        each bracket, the probability that this stops the best config is estimated to be below this.
-        Brackets run one after another. It needs the same as `skip`.
+        With `stop_training`, such as 0.02, `context.should_stop()` also returns True when a config
+        is unlikely to become the best, by the losses that the objective has reported so far. The
+        probability that this stops the best config of a bracket is estimated to be below this. A
+        stopped config is not promoted. Brackets run one after another. It needs the same as `skip`,
+        and an objective that reports its loss after every unit of budget.
 
         If evaluations fail, a FailedEvaluationsWarning says how many of the run failed, and why.
 

@@ -44,7 +44,7 @@ Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
     "--skip",
     type=RISK,
     metavar="RISK",
-    help="Skip promotions that become the best with a lower probability, such as 0.01.",
+    help="Skip promotions that together become the best with a lower probability, such as 0.01.",
 )
 @click.option(
     "--stop",
