@@ -347,10 +347,11 @@ class State:
     def _jobs_started(self, fact: JobsStarted) -> None:
         for bracket, same in groupby(fact.jobs, key=itemgetter(0)):
             jobs = list(same)
-            if self.late.jobs or self.is_ahead(bracket, max(jobs)[1]):
-                jobs = [job for job in jobs if not self._started_elsewhere(job)]
-            if jobs:
-                self.progress[bracket].start([index for _, index, _ in jobs])
+            indices = [index for _, index, _ in jobs]
+            if self.late.jobs or self.is_ahead(bracket, max(indices)):
+                indices = [job[1] for job in jobs if not self._started_elsewhere(job)]
+            if indices:
+                self.progress[bracket].start(indices)
 
     def _started_elsewhere(self, job: JobKey) -> bool:
         """Whether a job that was handed out is not one of the current run: it is ahead, or a
