@@ -125,7 +125,7 @@ def check_training(study: Study, mode: Mode) -> None:
             continue
         config = each.bracket, each.index
         assert each.resumed_from == (below.get(config) if keeps else None), each
-        if each.error is None:
+        if each.error is None and each.stopped_after is None:
             below[config] = each.rung
 
 
@@ -151,7 +151,7 @@ def best_of(study: Study) -> set[JobKey]:
 
 def successes(study: Study) -> set[JobKey]:
     trained = (e for e in study.evaluations if e.error is None and e.origin != PRECHECK)
-    return {(e.bracket, e.index, e.rung) for e in trained}
+    return {(e.bracket, e.index, e.rung) for e in trained if e.stopped_after is None}
 
 
 def names(folder: Path) -> set[str]:
