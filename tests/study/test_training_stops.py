@@ -143,7 +143,7 @@ def test_it_ranks_behind_what_was_trained_to_the_end_and_before_infinity() -> No
 def test_explain_names_what_was_stopped(deepened: Study) -> None:
     for each in stopped_of(deepened):
         verdicts = deepened.explain(each.bracket, each.index)
-        text = f"training that was stopped after {each.stopped_after:.6g}"
+        text = f"training stopped after {each.stopped_after:.6g}"
         assert any(text in verdict.reason for verdict in verdicts)
 
 

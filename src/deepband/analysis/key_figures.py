@@ -10,7 +10,7 @@ from deepband.analysis.durations import resumes, seconds_per_unit, seconds_spent
 from deepband.analysis.feasibility import feasibility_notes, is_judged
 from deepband.analysis.hypervolume import default_reference, hypervolume
 from deepband.analysis.metrics import main_metric
-from deepband.analysis.status import Status
+from deepband.analysis.status import Status, stopped_notes
 from deepband.analysis.text import about, brief, duration, shortened, units
 from deepband.core.costs import costs, paid, slots_left
 from deepband.core.evaluations import best_above, best_evaluation, front
@@ -132,9 +132,7 @@ def seconds_left(state: State, workers: int) -> float | None:
 
 def _evaluations(state: State, status: Status) -> KeyFigure:
     failed = "none failed" if not status.failed else f"{status.failed:,} failed"
-    stopped = sum(each.stopped_after is not None for each in state.all_results())
-    early = [f"{stopped:,} stopped early"] if stopped else []
-    failed = ", ".join([failed, *feasibility_notes(state), *early])
+    failed = ", ".join([failed, *feasibility_notes(state), *stopped_notes(state)])
     ahead = f", {status.ahead:,} ahead for the next deepening" if status.ahead else ""
     return KeyFigure("evaluations", "evaluations", f"{status.evaluations:,}", f"{failed}{ahead}")
 

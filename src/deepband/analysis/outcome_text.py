@@ -13,7 +13,7 @@ def outcome_text(state: State, result: JobFinished) -> str:
     if result.origin == PRECHECK:
         return "a rejected config"
     if result.stopped_after is not None:
-        return f"training that was stopped after {result.stopped_after:.6g}"
+        return f"training stopped after {result.stopped_after:.6g}"
     named = state.criteria.values(result.loss)
     if result.number is not None and not named:
         named = {state.value_name: state.value(result.number)}

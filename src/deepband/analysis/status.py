@@ -96,3 +96,8 @@ def grid(status: Status) -> list[list[str]]:
         row = {cell.rung: f"{cell.evaluated}/{cell.slots}" for cell in cells}
         lines.append([f"bracket {bracket}", *(row.get(rung, "") for rung in budgets)])
     return lines
+
+
+def stopped_notes(state: State) -> list[str]:
+    """How many evaluations of all runs were stopped early; empty if none was."""
+    return [f"{len(state.stopped):,} stopped early"] if state.stopped else []

@@ -10,7 +10,7 @@ from typing import Any
 from deepband.analysis.export import fields_of
 from deepband.analysis.feasibility import feasibility_notes
 from deepband.analysis.run_names import size_text
-from deepband.analysis.status import Status, grid, status_of, without_result
+from deepband.analysis.status import Status, grid, status_of, stopped_notes, without_result
 from deepband.analysis.text import table
 from deepband.core.evaluations import best_evaluation, evaluation_of, front
 from deepband.core.exact_numbers import as_number
@@ -42,7 +42,8 @@ def status(study: Path, as_json: bool) -> None:
     found: dict[str, Any] = {"status": progress, "best": _fields(state, best_evaluation(state))}
     if state.criteria.several:
         found["front"] = [_fields(state, evaluation_of(state, each)) for each in front(state)]
-    lines = _describe_status(progress, feasibility_notes(state))
+    notes = [*feasibility_notes(state), *stopped_notes(state)]
+    lines = _describe_status(progress, notes)
     show(
         {"study": study, "objective": state.objective, **found},
         as_json,
