@@ -1,6 +1,6 @@
 """Other models of learning curves, to compare with deepband's own.
 
-persistence  the loss changes from rung to rung as that of other configs did: the mean and the
+mean_change  the loss changes from rung to rung as that of other configs did: the mean and the
              deviation of all observed changes, those between the same rungs weighted more
 regression   a power law: the change from one rung to the next is linear in the loss, with priors
 gp           the Gaussian process of the sampler of that name, over (config, rung)
@@ -57,7 +57,7 @@ class Curves:
         return LossDistribution(self.scale, degrees, *arrays)
 
 
-def persistence(state: State, jobs: Jobs) -> list[LossDistribution]:
+def mean_change(state: State, jobs: Jobs) -> list[LossDistribution]:
     curves = Curves(state)
 
     def change(rung: int) -> tuple[float, float]:
@@ -127,10 +127,10 @@ def gp(state: State, jobs: Jobs) -> list[LossDistribution]:
 
 
 def forest(state: State, jobs: Jobs) -> list[LossDistribution]:
-    """As `persistence` until ten changes have been observed."""
+    """As `mean_change` until ten changes have been observed."""
     curves, inputs = Curves(state), Inputs(state)
     if len(curves.changes) < 10:
-        return persistence(state, jobs)
+        return mean_change(state, jobs)
     from sklearn.ensemble import RandomForestRegressor
 
     own = inputs.of([state.config(*place) for place in curves.places])
@@ -152,7 +152,7 @@ def forest(state: State, jobs: Jobs) -> list[LossDistribution]:
 
 
 BASELINES: dict[str, Callable[[State, Jobs], list[LossDistribution]]] = {
-    "persistence": persistence,
+    "mean_change": mean_change,
     "regression": regression,
     "gp": gp,
     "forest": forest,

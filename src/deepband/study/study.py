@@ -840,7 +840,7 @@ class Study:
         The budget is that of a rung: by default max_budget, or one that a deepening would reach. A
         model of learning curves learns from all evaluations of the study and from reported curves.
         If the configuration was evaluated with the budget, its result is returned. No decision of
-        the study depends on predictions.
+        the study depends on predictions, unless `optimize` has `skip`, `stop` or `stop_training`.
 
         >>> study = deepband.open_study(space={"x": (0.0, 1.0)}, max_budget=9)
         >>> study.optimize(lambda config, budget: config["x"] + 1 / budget)
