@@ -26,11 +26,11 @@ from deepband.execution.job_queue import JobQueue, SingleJobs
 from deepband.execution.job_session import JobSession
 from deepband.execution.limits import Limits
 from deepband.execution.objective import Task
-from deepband.execution.orphans import Orphans
 from deepband.execution.outbox import Outbox
 from deepband.execution.pace import Started
 from deepband.execution.precheck import Precheck, rejected, rejection
 from deepband.execution.recorder import Recorder
+from deepband.execution.recovery import Recovery
 from deepband.execution.shared_use import SharedUse, SoleUse
 from deepband.execution.task_factory import TaskFactory
 from deepband.storage.checkpoints import Checkpoints
@@ -87,8 +87,11 @@ class Loop:
         """The jobs that have no result yet. Other threads may read it."""
         self.repeated: list[str] = []
         """Why calls with several jobs were repeated in smaller ones."""
-        self._wait = wait
-        self._orphans: Orphans | None = None
+        self._recovery = (
+            Recovery(session, outbox, self.recorder, self.shared, self.running, wait)
+            if outbox
+            else None
+        )
         self._tasks = TaskFactory(session, checkpoints)
         self._calls: dict[JobKey, Call] = {}
         """The call of the objective that each running job is part of."""
@@ -164,68 +167,20 @@ class Loop:
         return not self.running and not (crowded and self.session.has_ready_job)
 
     def _recover(self) -> None:
-        """Record what workers left while there was no driver, and find those still running. What
-        belongs to leased jobs is left alone."""
-        outbox, is_taken = self.outbox, self.shared.is_taken
-        if outbox is None:
-            return
-        orphans = self._orphans = self._orphans or Orphans(outbox)
-        known = set(orphans.keys)
-        outbox.sweep(lambda key: key in known or is_taken(key))
-        new = orphans.find(is_taken)
-        if not self._wait:
-            orphans.give_up(new)
-            new = []
-        for job in self.session.reserve(new):  # so that they are not handed out again
-            since = time.monotonic() - orphans.seconds(job.key)
-            self.running[job.key] = Started(job, since)
-        running, found = set(orphans.keys), list[Attempt]()
-        for attempts in outbox.waiting():
-            keys = {attempt.job.key for attempt in attempts}
-            if running.isdisjoint(keys) and not any(map(is_taken, keys)):
-                found += attempts
-        wanted = [attempt for attempt in found if self._wants(attempt)]
-        self._take_over([attempt.job.key for attempt in found], wanted)
+        """Take the results that an earlier driver left."""
+        if self._recovery:
+            self._take(self._recovery.find())
+
+    def _record_orphans(self) -> None:
+        """Take the results of jobs that an earlier driver started."""
+        ended = self._recovery.ended() if self._recovery else []
+        if ended:
+            self._take(ended)
 
     def _wait_for_others(self) -> bool:
         """When nothing can start, wait for the results of other processes, if that may help."""
         waits = not (self._stopping or self._spent or self.session.done)
         return waits and self.shared.wait()
-
-    def _wants(self, attempt: Attempt) -> bool:
-        """Whether a result that was found is recorded. Its job is then marked as running."""
-        reserved = self.session.reserve([attempt.job.key])
-        if reserved and self._expects(attempt):
-            return True
-        for job in reserved:
-            self.session.release(job)
-        self.recorder.prune_recorded(attempt.job)
-        return False
-
-    def _record_orphans(self) -> None:
-        """Record the results of orphans that have ended, and release the jobs of those that left
-        none."""
-        wanted: list[Attempt] = []
-        ended = self._orphans.ended() if self._orphans else []
-        if not ended:
-            return
-        for key, attempt in ended:
-            started = self.running.pop(key, None)
-            if started is not None and attempt is not None and self._expects(attempt):
-                wanted.append(attempt)
-            elif started is not None:
-                self.session.release(started.job)
-        self._take_over([key for key, attempt in ended if attempt is not None], wanted)
-
-    def _expects(self, attempt: Attempt) -> bool:
-        """Whether a result belongs to an open job, and has a loss for each objective."""
-        fits = self.session.state.criteria.fits(attempt.outcome.loss)
-        return fits and self.session.expects(attempt.job)
-
-    def _take_over(self, keys: Sequence[JobKey], wanted: Sequence[Attempt]) -> None:
-        """Judge the results that workers of another driver left for jobs."""
-        self.recorder.clear_later(keys)
-        self._take(wanted)
 
     def _fill(self) -> None:
         """Start as many jobs as the executor has room for."""
