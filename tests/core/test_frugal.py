@@ -302,7 +302,7 @@ def check_same(study: Study, path: Path) -> None:
     assert whole.runs == study.session.state.runs
     assert whole.results == study.session.state.results
     assert whole.ahead.results == study.session.state.ahead.results
-    assert whole.leaders == study.session.state.leaders
+    assert whole.standings.leaders == study.session.state.standings.leaders
     rungs = [[each.rung for each in state.progress] for state in (whole, study.session.state)]
     assert rungs[0] == rungs[1]
 

@@ -222,7 +222,7 @@ def test_a_state_folded_anew_is_the_state(case: Case, order: random.Random) -> N
     state, again = study.session.state, State(study.session.storage.load())
     assert again.results == state.results
     assert again.configs == state.configs
-    assert again.leaders == state.leaders
+    assert again.standings.leaders == state.standings.leaders
     assert [run.arrived for run in again.runs] == [run.arrived for run in state.runs]
     for front, other in zip(state.progress, again.progress, strict=True):
         assert (front.rung, front.open) == (other.rung, other.open)

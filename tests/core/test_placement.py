@@ -188,7 +188,7 @@ def test_a_study_with_all_of_it_is_read_back_the_same(
         assert list(canonical(whole)) == list(canonical(study.session.state))
         assert whole.progress == study.session.state.progress
         assert whole.runs == study.session.state.runs
-        assert whole.leaders == study.session.state.leaders
+        assert whole.standings.leaders == study.session.state.standings.leaders
         quotes = [study.quote(each) for each in ("discarding", "preserving", "efficient")]
         assert all(quote.cost.low <= quote.cost.high for quote in quotes)
         if strategy:

@@ -43,8 +43,8 @@ from deepband.research.compare.peer_process import (
 )
 from deepband.research.compare.peers import suggested
 from deepband.research.compare.references import Reference
-from deepband.research.compare.standing_tables import report
-from deepband.research.compare.standings import against_peers, endings, of_the_best, standings
+from deepband.research.compare.regret_tables import report
+from deepband.research.compare.regrets import against_peers, endings, method_regrets, of_the_best
 from deepband.research.compare.tuner import search
 from deepband.research.result_files import read_columns
 from deepband.research.statistics import Band, holm
@@ -502,7 +502,7 @@ def test_a_method_may_have_fewer_seeds() -> None:
     assert (curves.seeds("uniform"), curves.seeds("smac", "uniform")) == ([0, 1], [1])
     assert curves.at("smac", 1).shape == (2, 1)
     assert curves.differences("smac", "uniform", 1) == pytest.approx([0.1 / 0.4, 0.1 / 0.5])
-    base, smac = standings(curves, 1, RIGHT)
+    base, smac = method_regrets(curves, 1, RIGHT)
     assert (base.seeds, smac.seeds) == (2, 1)
     assert smac.duel is not None
     assert smac.duel.seeds == 1
@@ -551,7 +551,7 @@ def test_benchmarks_that_nothing_was_tuned_on_are_shown_together() -> None:
     assert list(Curves(results, scales, 4).groups) == ["lcbench", "rbv2_svm"]
     curves = Curves(results, scales, 4, tuned=["lcbench"])
     assert curves.groups[UNSEEN].tolist() == [False, True]
-    base, _ = standings(curves, 1, RIGHT)
+    base, _ = method_regrets(curves, 1, RIGHT)
     assert base.by_group[UNSEEN] == base.by_group["rbv2_svm"] != base.by_group["lcbench"]
 
 
@@ -569,8 +569,8 @@ def test_holm() -> None:
     assert holm([]) == []
 
 
-def test_standings_are_against_uniform() -> None:
-    base, tpe = standings(made(), 4, RIGHT)
+def test_regrets_are_compared_with_uniform() -> None:
+    base, tpe = method_regrets(made(), 4, RIGHT)
     assert base.duel is None
     assert tpe.duel is not None
     assert tpe.duel.difference.mean == pytest.approx(-(0.09 / 0.4 + 0.09 / 0.5) / 2)

@@ -85,13 +85,13 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 
 def same(one: State, other: State) -> bool:
     return (
-        (one.created, one.objective, one.configs, one.results, one.leaders)
+        (one.created, one.objective, one.configs, one.results, one.standings.leaders)
         == (
             other.created,
             other.objective,
             other.configs,
             other.results,
-            other.leaders,
+            other.standings.leaders,
         )
         and one.confirmations == other.confirmations
         and [run.arrived for run in one.runs] == [run.arrived for run in other.runs]
@@ -203,7 +203,7 @@ def follow(reader: SqliteStorage, state: State) -> None:
     assert state.configs == whole.configs
     assert state.progress == whole.progress
     assert state.runs == whole.runs
-    assert state.leaders == whole.leaders
+    assert state.standings.leaders == whole.standings.leaders
     assert state.confirmations == whole.confirmations
 
 
@@ -405,7 +405,7 @@ def test_a_file_of_format_5_holds_confirmations_and_shared_results(tmp_path: Pat
         assert "same as (0, 0)" in [each.origin for each in study.evaluations]
         facts = [fact for _, fact in sorted(study.session.state.confirmations.items())]
         assert len(facts) == 6
-        assert {fact.rung for fact in facts} == {max(study.session.state.leaders)}
+        assert {fact.rung for fact in facts} == {max(study.session.state.standings.leaders)}
         assert [fact.repetition for fact in facts] == [1, 2, 3] * 2
         assert {fact.loss is None for fact in facts} == {True, False}
         for fact in facts:

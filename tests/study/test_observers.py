@@ -154,7 +154,7 @@ def test_the_history_of_a_state_leads_to_it(seed: int, steps: int, strategy: Str
     assert list(canonical(again)) == exported(study)
     assert list(hyperband.ready_jobs(again)) == list(hyperband.ready_jobs(study.session.state))
     assert again.configs == study.session.state.configs
-    assert again.leaders == study.session.state.leaders
+    assert again.standings.leaders == study.session.state.standings.leaders
 
 
 def test_a_study_with_and_without_observers_is_the_same() -> None:

@@ -136,7 +136,7 @@ class Player:
 
     def confirm(self) -> None:
         """Repetitions can be run at any time, once there is a finite loss."""
-        if self.study.session.state.leaders:
+        if self.study.session.state.standings.leaders:
             count = self.draw.randint(1, 3)
             criteria = self.study.session.state.created._asdict()
 
@@ -200,8 +200,8 @@ def picture(state: State) -> tuple[Any, ...]:
         state.configs,
         state.origins,
         {cell: found for cell, found in state.results.items() if found},
-        state.leaders,
-        state.rejected,
+        state.standings.leaders,
+        state.standings.rejected,
         {job: found._replace(run=0) for job, found in state.ahead.results.items()},
         state.late.jobs,
         state.confirmations,

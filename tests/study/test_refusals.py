@@ -114,7 +114,7 @@ def snapshot(study: Study) -> tuple[object, ...]:
         [list(configs) for configs in state.configs],
         dict(state.origins),
         {cell: dict(results) for cell, results in state.results.items()},
-        dict(state.leaders),
+        dict(state.standings.leaders),
         repr(state.progress),
         repr(state.runs),
         repr(state.ahead),

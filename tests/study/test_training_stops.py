@@ -407,7 +407,7 @@ def test_hopeless_configs_are_not_promoted_to_fill_slots() -> None:
     skips = list(state.run.skips())
     assert skips
     for skip in skips:
-        assert (skip.bracket, skip.index, skip.rung - 1) in state.stopped
+        assert (skip.bracket, skip.index, skip.rung - 1) in state.standings.stopped
         (verdict,) = (
             each for each in study.explain(skip.bracket, skip.index) if each.skipped is not None
         )
@@ -435,12 +435,12 @@ def test_what_continues_after_a_stop_trains_the_rest(deepened: Study) -> None:
     study.deepen("preserving")
     quote = study.quote("preserving")
     assert quote.cost_resumed.spent == sum(run.cost_resumed for run in study.runs)
-    bracket, index, rung = next(key for key in study.session.state.stopped if key[2] < 3)
+    bracket, index, rung = next(key for key in study.session.state.standings.stopped if key[2] < 3)
     results = study.session.state.results
     results[bracket, rung + 1][index] = results[bracket, rung][index]._replace(
         rung=rung + 1, run=1, loss=0.5, stopped_after=None, curve=None
     )
-    after = study.session.state.stopped[bracket, index, rung]
+    after = study.session.state.standings.stopped[bracket, index, rung]
     assert study.runs[1].cost_resumed - before == study.session.state.run.budgets[rung + 1] - after
 
 

@@ -251,7 +251,7 @@ def _nothing_counts(state: State) -> str:
     """Why no result on the top rung counts."""
     if state.criteria.several and default_reference(state) is None:
         return "no result of the first run is feasible and finite, so there is no reference"
-    if state.criteria.constraints or state.rejected:
+    if state.criteria.constraints or state.standings.rejected:
         return "no config has a feasible, finite result on the top rung"
     return "no config has a finite result on the top rung"
 

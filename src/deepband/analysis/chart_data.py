@@ -86,7 +86,7 @@ def incumbent(state: State) -> Incumbent:
                 if not each.imported:
                     whole, resumed = whole + price, resumed + price_resumed
                 loss = each.number
-                if loss is not None and loss < least and state.is_feasible(each):
+                if loss is not None and loss < least and state.standings.is_feasible(each):
                     least = loss
                     steps.append(Step(*spent(), each))
     return Incumbent(tuple(steps), tuple(extensions), *spent())

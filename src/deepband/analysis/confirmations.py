@@ -137,7 +137,7 @@ def ranked(state: State, rung: int) -> list[JobFinished]:
     results = (
         result for (_, of), cell in state.results.items() if of == rung for result in cell.values()
     )
-    return best_first(state, (each for each in results if state.standing(each).finite))
+    return best_first(state, (each for each in results if state.standings.of(each).finite))
 
 
 def winners(state: State, top: int) -> list[JobKey]:
@@ -145,7 +145,7 @@ def winners(state: State, top: int) -> list[JobKey]:
     only the best one counts."""
     found: list[JobKey] = []
     configs: list[Config] = []
-    for each in ranked(state, max(state.leaders, default=0)):
+    for each in ranked(state, max(state.standings.leaders, default=0)):
         config = state.config(each.bracket, each.index)
         if len(found) < top and config not in configs:
             found.append((each.bracket, each.index, each.rung))
@@ -191,7 +191,7 @@ def _confirmed(
 ) -> ConfirmedConfig:
     found = evaluation_of(state, result)
     losses = (fact.loss for fact in facts if not isinstance(fact.loss, tuple))
-    values = [state.value(loss) for loss in losses if loss is not None and loss < math.inf]
+    values = [state.criteria.value(loss) for loss in losses if loss is not None and loss < math.inf]
     half = half_width(values)
     middle = float(mean(values)) if values else None
     return ConfirmedConfig(

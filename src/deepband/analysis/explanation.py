@@ -132,7 +132,7 @@ def _decided(state: State, run: Run, bracket: int, index: int, rung: int) -> Ver
     risk = run.skipped.get((bracket, rung + 1), {}).get(index)
     if risk is not None:
         why = f"it becomes the best with a probability of {risk:.2g}"
-        if (bracket, index, rung) in state.stopped:
+        if (bracket, index, rung) in state.standings.stopped:
             why = f"its training was stopped early (stop_training={risk:.6g})"
         reason = f"{verdict.reason}, and skipped: {why}"
         return replace(verdict, reason=reason, promoted=False, skipped=risk)
@@ -177,7 +177,7 @@ def _ranked(
 def _front_numbers(state: State, order: list[JobFinished]) -> list[int | None]:
     """By result: the number of its front from 1, or None with a single objective, and for results
     that are infinite, infeasible or failed."""
-    standings = {place: state.standing(each) for place, each in enumerate(order)}
+    standings = {place: state.standings.of(each) for place, each in enumerate(order)}
     found: dict[int, int] = {}
     for number, front in enumerate(fronts(standings), 1) if state.criteria.several else ():
         found |= {place: number for place in front if standings[place].finite}

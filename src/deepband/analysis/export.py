@@ -97,7 +97,7 @@ def fields_of(state: State, evaluation: Evaluation) -> dict[str, Any]:
         del row["objectives"]
     if not is_judged(state):
         del row["feasible"]
-    if not state.stopped:
+    if not state.standings.stopped:
         del row["stopped_after"]
     return row
 
@@ -116,7 +116,7 @@ def cells(state: State) -> tuple[list[str], Iterator[list[Any]]]:
     parameters = sorted({name for each in found for name in each.config})
     metrics = sorted({name for each in found for name in each.metrics})
     plain = [*PLAIN, *(["feasible"] if is_judged(state) else [])]
-    plain += ["stopped_after"] if state.stopped else []
+    plain += ["stopped_after"] if state.standings.stopped else []
     objectives = state.criteria.names
     header = [*plain, *(["space"] if state.changes else [])]
     header += [f"objectives.{name}" for name in objectives]

@@ -8,7 +8,7 @@ from deepband.core.state import State
 
 def is_judged(state: State) -> bool:
     """Whether an evaluation that did not fail can be infeasible in this study."""
-    return bool(state.criteria.constraints) or state.rejected
+    return bool(state.criteria.constraints) or state.standings.rejected
 
 
 def feasibility_notes(state: State) -> list[str]:
@@ -22,6 +22,6 @@ def feasibility_notes(state: State) -> list[str]:
 
 def verdict(state: State, result: JobFinished) -> str | None:
     """Why a result that did not fail cannot be the best: "infeasible" or "rejected", else None."""
-    if result.loss is None or state.is_feasible(result):
+    if result.loss is None or state.standings.is_feasible(result):
         return None
     return "rejected" if result.origin == PRECHECK else "infeasible"

@@ -66,4 +66,4 @@ def front_volumes(state: State) -> FrontVolumes | None:
 
 def counts(state: State, result: JobFinished) -> bool:
     """Whether a result is feasible, and can be computed with."""
-    return has_drawable_loss(result) and state.is_feasible(result)
+    return has_drawable_loss(result) and state.standings.is_feasible(result)

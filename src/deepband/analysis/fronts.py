@@ -76,7 +76,7 @@ def front_chart(
     the first two."""
     pair = read_pair(state, objectives)
     drawable = [each for each in state.all_results() if has_drawable_loss(each)]
-    feasible = [each for each in drawable if state.is_feasible(each)]
+    feasible = [each for each in drawable if state.standings.is_feasible(each)]
     groups = _by_run(state, feasible) if read_grouping(by) == "run" else _by_rung(state, feasible)
     fronts = [(number, name, _front(state, found)) for number, name, found in groups]
     drawn = {each[:3] for _, _, front in fronts for each in front}
@@ -90,7 +90,7 @@ def front_chart(
         directions=(directions[pair[0]], directions[pair[1]]),
         rows=tuple(FrontRow(number, name, points(front)) for number, name, front in fronts),
         others=points(each for each in feasible if each[:3] not in drawn),
-        infeasible=points(each for each in drawable if not state.is_feasible(each)),
+        infeasible=points(each for each in drawable if not state.standings.is_feasible(each)),
         projected=len(directions) > 2,
     )
 
@@ -139,7 +139,7 @@ def _by_rung(state: State, results: Sequence[JobFinished]) -> list[Group]:
 
 
 def _front(state: State, results: Sequence[JobFinished]) -> list[JobFinished]:
-    losses = [state.standing(each).losses or () for each in results]
+    losses = [state.standings.of(each).losses or () for each in results]
     return [results[position] for position in non_dominated(losses)]
 
 
@@ -160,7 +160,7 @@ def volume_chart(state: State, reference: Mapping[str, float] | None = None) -> 
 def _volume_steps(state: State, reference: tuple[float, ...]) -> Iterator[VolumeStep]:
     unit, archive, largest = state.schedule.unit, Archive(), 0.0
     for whole, resumed, result in charged(state):
-        standing = state.standing(result)
+        standing = state.standings.of(result)
         if not standing.finite or not archive.add(standing.losses or ()):
             continue
         volume = dominated(archive.vectors, reference)

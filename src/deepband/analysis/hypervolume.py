@@ -16,12 +16,12 @@ def hypervolume(state: State, reference: Mapping[str, float], rung: int | None =
     """The hypervolume of the front, on a rung or on any. The reference is in the user's
     direction."""
     point = read_reference(state, reference)
-    return dominated([state.standing(each).losses or () for each in front(state, rung)], point)
+    return dominated([state.standings.of(each).losses or () for each in front(state, rung)], point)
 
 
 def read_reference(state: State, given: Mapping[str, float]) -> tuple[float, ...]:
     """A reference point as losses. It must have a finite number for each objective."""
-    names = state.criteria.names or (state.value_name,)
+    names = state.criteria.names or (state.criteria.value_name,)
     if not isinstance(given, Mapping):
         example = ", ".join(f'"{name}": 1.0' for name in names)
         raise InputError(
@@ -39,7 +39,7 @@ def read_reference(state: State, given: Mapping[str, float]) -> tuple[float, ...
                 f"the reference of {name!r} is {shown(given[name])}: give a finite number."
             )
     if not state.criteria.objectives:
-        return (state.value(float(given[names[0]])),)  # negating twice changes nothing
+        return (state.criteria.value(float(given[names[0]])),)  # negating twice changes nothing
     return tuple(state.criteria.minimised(name, float(given[name])) for name in names)
 
 
@@ -48,12 +48,14 @@ def default_reference(state: State) -> dict[str, float] | None:
     user's direction; None while there is none. Later runs do not change it, so that hypervolumes of
     a study can be compared before and after an extension."""
     found = (each for each in state.all_results() if each.run == 0 and has_drawable_loss(each))
-    losses = [state.standing(each).losses or () for each in found if state.is_feasible(each)]
+    losses = [
+        state.standings.of(each).losses or () for each in found if state.standings.is_feasible(each)
+    ]
     if not losses:
         return None
     worst = tuple(max(column) for column in zip(*losses, strict=True))
     if not state.criteria.objectives:
-        return {state.value_name: state.value(worst[0])}
+        return {state.criteria.value_name: state.criteria.value(worst[0])}
     return state.criteria.values(worst if state.criteria.several else worst[0])
 
 

@@ -43,7 +43,7 @@ def key_figures(state: State, status: Status) -> list[KeyFigure]:
 
 
 def _best(state: State) -> KeyFigure:
-    name = f"best {state.value_name}"
+    name = f"best {state.criteria.value_name}"
     best = best_evaluation(state)
     if best is None:
         return KeyFigure("best", name, "none", f"{no_result(state)} yet")

@@ -44,14 +44,14 @@ class Measure:
     @property
     def short_name(self) -> str:
         """What a sentence calls it."""
-        return self.state.value_name if self.metric is None else self.metric
+        return self.state.criteria.value_name if self.metric is None else self.metric
 
     def of(self, result: JobFinished) -> float | None:
         """The number of a result; None if it failed, does not have it, or cannot be drawn."""
         if not chart_data.has_drawable_loss(result):
             return None
         if self.metric is None:
-            return None if result.number is None else self.state.value(result.number)
+            return None if result.number is None else self.state.criteria.value(result.number)
         named = {**(result.metrics or {}), **self.state.criteria.values(result.loss)}
         found = number(named.get(self.metric))
         return found if chart_data.is_drawable(found) else None
@@ -73,8 +73,8 @@ def measure(state: State, metric: str | None = None) -> Measure:
     if not names:
         raise InputError(
             f"there is no metric {shown(metric)}: no evaluation has one. Return a mapping with the "
-            f"{state.value_name} and other numbers, such as "
-            f'{{"{state.value_name}": 0.1, "accuracy": 0.9}}.'
+            f"{state.criteria.value_name} and other numbers, such as "
+            f'{{"{state.criteria.value_name}": 0.1, "accuracy": 0.9}}.'
         )
     if metric not in names:
         raise UnknownNameError("metric", metric, names)

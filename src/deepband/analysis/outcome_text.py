@@ -16,6 +16,6 @@ def outcome_text(state: State, result: JobFinished) -> str:
         return f"training stopped after {result.stopped_after:.6g}"
     named = state.criteria.values(result.loss)
     if result.number is not None and not named:
-        named = {state.value_name: state.value(result.number)}
+        named = {state.criteria.value_name: state.criteria.value(result.number)}
     text = ", ".join(f"{name} {each:.6g}" for name, each in named.items())
-    return text if state.is_feasible(result) else f"{text} (infeasible)"
+    return text if state.standings.is_feasible(result) else f"{text} (infeasible)"

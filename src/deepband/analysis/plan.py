@@ -69,7 +69,7 @@ class Plan:
 def plan(state: State) -> Plan:
     """The plan of the current run."""
     planned = _plan(state.schedule, state.run.counts(), state.created.integer_budgets)
-    less = bool(state.run.skipped) or state.run.stopped is not None or bool(state.stopped)
+    less = bool(state.run.skipped) or state.run.stopped is not None or bool(state.standings.stopped)
     return replace(planned, at_most=state.created.reuse_identical or less)
 
 

@@ -34,9 +34,9 @@ def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Qu
         found = replace(_with_skips(found, state, schedule), skips=True)
     stopped = any(run.stopped is not None for run in state.runs) and found.strategy != FRUGAL
     fewer = state.created.reuse_identical or stopped
-    if schedule is None or not (fewer or state.stopped):
+    if schedule is None or not (fewer or state.standings.stopped):
         return found
-    high = found.cost_resumed.high + missing(schedule, state.stopped)
+    high = found.cost_resumed.high + missing(schedule, state.standings.stopped)
     return replace(
         found,
         evaluations_new=(0 if fewer else found.evaluations_new[0], found.evaluations_new[1]),
@@ -45,7 +45,7 @@ def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Qu
         seconds=None if found.seconds is None else (0.0, found.seconds[1]),
         at_most=state.created.reuse_identical,
         stops=stopped,
-        stops_training=bool(state.stopped),
+        stops_training=bool(state.standings.stopped),
     )
 
 
@@ -108,7 +108,7 @@ def _quote(
     evaluations = list(paid(state))
     if ahead:
         evaluations += (each for each in state.ahead.results.values() if not each.imported)
-    spent = costs(schedule, evaluations, state.stopped)
+    spent = costs(schedule, evaluations, state.standings.stopped)
     cost = _price(state, schedule, least, most, spent.whole, schedule.cost_of)
     cost_resumed = _price(state, schedule, least, most, spent.resumed, schedule.cost_resumed_of)
     return Quote(

@@ -115,7 +115,7 @@ def _ended(run: Run) -> bool:
 def _summary(state: State, run: Run, done: bool) -> RunSummary:
     evaluations = list(paid(state, run.number))
     everything = sum(each.run == run.number for each in state.all_results())
-    cost = costs(run.schedule, evaluations, state.stopped)
+    cost = costs(run.schedule, evaluations, state.standings.stopped)
     skipped = {cell: len(indices) for cell, indices in run.skipped.items()}
     return RunSummary(
         run=run.number,

@@ -100,4 +100,4 @@ def grid(status: Status) -> list[list[str]]:
 
 def stopped_notes(state: State) -> list[str]:
     """How many evaluations of all runs were stopped early; empty if none was."""
-    return [f"{len(state.stopped):,} stopped early"] if state.stopped else []
+    return [f"{len(state.standings.stopped):,} stopped early"] if state.standings.stopped else []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, TypeAlias
 
-from deepband.core.facts import Loss
+from deepband.core.facts import JobFinished, Loss
 from deepband.errors import InputError, shown
 
 Direction: TypeAlias = Literal["minimize", "maximize"]
@@ -47,6 +47,15 @@ class Criteria:
         """Whether the order of configs is that of one number."""
         return not self.several and not self.constraints
 
+    @property
+    def value_name(self) -> str:
+        """What users call a number in their direction."""
+        return "value" if self.maximize else "loss"
+
+    def value(self, loss: float) -> float:
+        """The loss of a single objective in the user's direction."""
+        return 0.0 - loss if self.maximize else loss
+
     def minimised(self, name: str, value: float) -> float:
         """The value of an objective as a loss."""
         return 0.0 - value if dict(self.objectives)[name] == "maximize" else value + 0.0
@@ -60,6 +69,11 @@ class Criteria:
             name: 0.0 - each if direction == "maximize" else each
             for (name, direction), each in zip(self.objectives, losses, strict=True)
         }
+
+    def named_results(self, result: JobFinished) -> dict[str, Any]:
+        """What a result has under names, as users see it: several objectives, then metrics."""
+        named = self.values(result.loss) if self.several else {}
+        return {**named, **(result.metrics or {})}
 
     def fits(self, loss: Loss | None) -> bool:
         """Whether a loss is a failure, or has as many numbers as there are objectives."""

@@ -33,7 +33,9 @@ def no_result(
 ) -> NoResultError:
     """Why there is no feasible evaluation with a finite result, on one rung or on all."""
     found = [each for each in state.all_results() if rung in (None, each.rung)]
-    bad = [each for each in found if each.loss is not None and not state.is_feasible(each)]
+    bad = [
+        each for each in found if each.loss is not None and not state.standings.is_feasible(each)
+    ]
     rejected = sum(each.origin == PRECHECK for each in bad)
     stopped = sum(each.stopped_after is not None for each in found)
     return NoResultError(len(found), rung, len(bad) - rejected, missing, rejected, stopped)
@@ -50,7 +52,7 @@ def evaluation_of(state: State, result: JobFinished) -> Evaluation:
         state.run.budgets[rung],
         own_copy(state.config(bracket, index)),
         number,
-        None if number is None else state.value(number),
+        None if number is None else state.criteria.value(number),
         run,
         result.error,
         dict(result.metrics or {}),
@@ -59,7 +61,7 @@ def evaluation_of(state: State, result: JobFinished) -> Evaluation:
         result.curve or (),
         result.origin,
         state.criteria.values(loss),
-        state.is_feasible(result),
+        state.standings.is_feasible(result),
         result.stopped_after,
     )
 
@@ -67,14 +69,14 @@ def evaluation_of(state: State, result: JobFinished) -> Evaluation:
 def best_result(state: State) -> JobFinished | None:
     """The smallest loss on any rung. Ties go to the larger budget, then to the smaller bracket
     and the smaller index. None with several objectives."""
-    leaders = state.leaders.values()
+    leaders = state.standings.leaders.values()
     return min(leaders, key=lambda result: (result.loss, -result.rung), default=None)
 
 
 def best_first(state: State, results: Iterable[JobFinished]) -> list[JobFinished]:
     """Results on one rung, of any brackets, in the order in which they would be promoted."""
     by_place = {(each.bracket, each.index): each for each in results}
-    scores = {place: state.score(each) for place, each in by_place.items()}
+    scores = {place: state.standings.score(each) for place, each in by_place.items()}
     return [by_place[place] for place in ranked(by_place.keys(), scores)]
 
 
@@ -87,7 +89,7 @@ def front(state: State, rung: int | None = None) -> list[JobFinished]:
         (standing.losses or (), result)
         for result in state.all_results()
         if rung in (None, result.rung)
-        if (standing := state.standing(result)).finite
+        if (standing := state.standings.of(result)).finite
     ]
     candidates.sort(key=lambda pair: (pair[0], *pair[1][:3]))
     kept = non_dominated([losses for losses, _ in candidates])
@@ -103,13 +105,14 @@ def best_evaluation(state: State) -> Evaluation | None:
 def best_evaluation_at(state: State, rung: int | None = None) -> Evaluation | None:
     """The smallest loss on a rung, by default the highest rung with a finite loss."""
     if rung is None:
-        rung = max(state.leaders, default=0)
-    leader = state.leaders.get(read_index("rung", rung, state.schedule.top + 1))
+        rung = max(state.standings.leaders, default=0)
+    leader = state.standings.leaders.get(read_index("rung", rung, state.schedule.top + 1))
     return evaluation_of(state, leader) if leader else None
 
 
 def best_above(state: State) -> Evaluation | None:
     """The best evaluation on the highest rung with a finite loss, if the best of all is on a lower
     rung; otherwise None, because the best of all is both."""
-    best, top = best_result(state), max(state.leaders, default=0)
-    return None if best is None or best.rung == top else evaluation_of(state, state.leaders[top])
+    leaders, best = state.standings.leaders, best_result(state)
+    top = max(leaders, default=0)
+    return None if best is None or best.rung == top else evaluation_of(state, leaders[top])

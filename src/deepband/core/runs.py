@@ -6,10 +6,17 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import neg
 
-from deepband.core.facts import JobFinished, JobKey, JobSkipped, RunStarted, SpaceChange
+from deepband.core.facts import (
+    JobFinished,
+    JobKey,
+    JobSkipped,
+    RunStarted,
+    SpaceChange,
+    StudyCreated,
+)
 from deepband.core.schedule import Cell, Schedule
 from deepband.core.strategies import FRUGAL
 from deepband.errors import FactError
@@ -21,6 +28,28 @@ def started(
     """The fact that starts a run with a schedule."""
     size = schedule.width, schedule.bracket_limit
     return RunStarted(number, schedule.max_budget, strategy, *size, change)
+
+
+def schedule_of(fact: RunStarted, created: StudyCreated, last: Run | None) -> Schedule:
+    """The schedule of the run that a fact starts, after the last one: a larger schedule or, if
+    that run was frugal, the one that it left to be filled."""
+    frugally = fact.strategy == FRUGAL
+    if last is None:
+        if frugally:
+            raise FactError(f"{fact} cannot be the first run")
+        budgets = created.min_budget, created.max_budget
+        size = fact.width, fact.brackets
+        return Schedule.of(created.eta, *budgets, *size, created.whole_costs)
+    old, levels = last.schedule, 0
+    while old.budget(old.top + levels) < fact.max_budget:
+        levels += 1
+    new = replace(old, top=old.top + levels, width=fact.width, bracket_limit=fact.brackets)
+    fills = last.frugal and not frugally
+    one_level = new == old.extended(levels=1)
+    fits = new.max_budget == fact.max_budget and (one_level if frugally else new.covers(old))
+    if not fits or (new == old and not fills):
+        raise FactError(f"{fact} does not extend {last}")
+    return new
 
 
 @dataclass(slots=True)
@@ -44,6 +73,11 @@ class Run:
     """The search space that it started with, if that is another one than before."""
     left_open: int = 0
     """How many of its jobs had no result when it was extended."""
+
+    def copy(self) -> Run:
+        """An independent copy."""
+        skipped = {cell: dict(each) for cell, each in self.skipped.items()}
+        return replace(self, arrived=dict(self.arrived), skipped=skipped)
 
     @property
     def started(self) -> RunStarted:
@@ -85,6 +119,10 @@ class BracketProgress:
     """Not handed out; in descending order, so that the next one is cheap to remove."""
     running: set[int] = field(default_factory=set)
     """Handed out, and without a result."""
+
+    def released(self) -> BracketProgress:
+        """An independent copy in which nothing is handed out."""
+        return BracketProgress(self.rung, sorted([*self.waiting, *self.running], reverse=True))
 
     @property
     def open(self) -> int:

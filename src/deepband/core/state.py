@@ -8,16 +8,13 @@ promoted. In a frugal run every bracket is on the top rung.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain, groupby
-from operator import attrgetter, itemgetter
-from typing import Any, cast
+from operator import itemgetter
+from typing import Any
 
 from deepband.core.criteria import Criteria
 from deepband.core.facts import (
-    PRECHECK,
     Config,
     ConfigsDrawn,
     Confirmed,
@@ -35,12 +32,12 @@ from deepband.core.facts import (
     SpaceChange,
     StudyCreated,
 )
-from deepband.core.rank_order import Place, Score, Standing
-from deepband.core.runs import Ahead, BracketProgress, Late, Run
+from deepband.core.rank_order import Place, Score
+from deepband.core.runs import Ahead, BracketProgress, Late, Run, schedule_of
 from deepband.core.schedule import Cell, Schedule
+from deepband.core.standings import Standings
 from deepband.core.strategies import (
     EMPTY,
-    FRUGAL,
     Contest,
     discarding,
     frugal,
@@ -56,6 +53,8 @@ class State:
     created: StudyCreated
     criteria: Criteria
     """What the study optimises."""
+    standings: Standings
+    """How its results rank."""
     full: Run
     """The last run that is not frugal: it has all slots of its schedule."""
 
@@ -74,13 +73,6 @@ class State:
         """By (bracket, index), of configs that the sampler did not supply."""
         self.results: dict[Cell, dict[int, JobFinished]] = {}
         """By cell, then index: every evaluation of all runs."""
-        self.leaders: dict[int, JobFinished] = {}
-        """By rung: the feasible evaluation with the smallest finite loss, if there is one. Empty
-        with several objectives."""
-        self.rejected = False
-        """Whether any config was rejected before it was trained."""
-        self.stopped: dict[JobKey, float] = {}
-        """By job: the budget after which its training was stopped early."""
         self.ahead = Ahead()
         self.late = Late()
         self.confirmations: dict[tuple[int, int, int, int], Confirmed] = {}
@@ -94,29 +86,15 @@ class State:
         again."""
         other = State()
         other.created, other.objective = self.created, self.objective
-        other.criteria, other.rejected = self.criteria, self.rejected
-        other.stopped = dict(self.stopped)
-        other.runs = [
-            replace(
-                run,
-                arrived=dict(run.arrived),
-                skipped={cell: dict(each) for cell, each in run.skipped.items()},
-            )
-            for run in self.runs
-        ]
+        other.criteria, other.standings = self.criteria, self.standings.copy()
+        other.runs = [run.copy() for run in self.runs]
         other.full = other.runs[self.full.number]
-        other.progress = [
-            BracketProgress(each.rung, sorted([*each.waiting, *each.running], reverse=True))
-            for each in self.progress
-        ]
-        other.order = list(self.order)
-        other.changes = list(self.changes)
+        other.progress = [each.released() for each in self.progress]
+        other.order, other.changes = list(self.order), list(self.changes)
         other.configs = [list(configs) for configs in self.configs]
         other.origins = dict(self.origins)
         other.results = {cell: dict(results) for cell, results in self.results.items()}
-        other.leaders = dict(self.leaders)
-        other.ahead = Ahead(results=dict(self.ahead.results))
-        other.late = Late(set(self.late.jobs))
+        other.ahead, other.late = Ahead(results=dict(self.ahead.results)), Late(set(self.late.jobs))
         other.confirmations = dict(self.confirmations)
         return other
 
@@ -187,7 +165,7 @@ class State:
         evaluated: Mapping[Cell, Collection[int]] = run.before if run else self.results
         top = run.schedule.top - 1 if run else self.schedule.top
         scores = {
-            (bracket, index): self.score(self.results[bracket, top][index])
+            (bracket, index): self.standings.score(self.results[bracket, top][index])
             for bracket in self.schedule.brackets
             for index in evaluated.get((bracket, top), ())
         }
@@ -202,68 +180,20 @@ class State:
         """The results of all runs, grouped by cell, without those ahead of the next run."""
         return chain.from_iterable(results.values() for results in self.results.values())
 
-    def value(self, loss: float) -> float:
-        """A loss in the user's direction."""
-        return 0.0 - loss if self.created.maximize else loss
-
-    @property
-    def value_name(self) -> str:
-        """What users call a number in their direction."""
-        return "value" if self.created.maximize else "loss"
-
     def scores(self, bracket: int, rung: int) -> dict[int, Score]:
         """By index: what ranks the configs on a rung of a bracket."""
-        results = self.results[bracket, rung].items()
-        if self._ranks_by_loss:  # nearly always
-            return cast(dict[int, Score], {index: result.loss for index, result in results})
-        return {index: self.standing(result) for index, result in results}
-
-    def score(self, result: JobFinished) -> Score:
-        """What ranks a config on the rung of this result."""
-        return cast(Score, result.loss) if self._ranks_by_loss else self.standing(result)
-
-    def standing(self, result: JobFinished) -> Standing:
-        """The losses of a result, and by how much it violates the constraints."""
-        loss = result.loss
-        if loss is None:
-            return Standing(None)
-        losses = loss if isinstance(loss, tuple) else (loss,)
-        if result.origin == PRECHECK:
-            return Standing(losses, (math.inf,) * max(1, len(self.criteria.constraints)))
-        if result.stopped_after is not None:
-            return Standing(losses, stopped=(-result.stopped_after, self._last_reported(result)))
-        return Standing(losses, self.criteria.violations(loss, result.metrics))
-
-    def _last_reported(self, result: JobFinished) -> float:
-        """The last loss that was reported during training; infinite if there is none."""
-        last = result.curve[-1][1] if result.curve else math.nan
-        return (-last if self.created.maximize else last) if math.isfinite(last) else math.inf
-
-    def named_results(self, result: JobFinished) -> dict[str, Any]:
-        """What a result has under names, as users see it: several objectives, then metrics."""
-        named = self.criteria.values(result.loss) if self.criteria.several else {}
-        return {**named, **(result.metrics or {})}
-
-    def is_feasible(self, result: JobFinished) -> bool:
-        """Whether a result did not fail, was not rejected, and violates no bound."""
-        if not self.criteria.constraints:
-            return result.loss is not None and result.origin != PRECHECK
-        return self.standing(result).feasible
-
-    @property
-    def _ranks_by_loss(self) -> bool:
-        """Whether one number orders the configs."""
-        return self.criteria.ranks_by_loss and not self.rejected and not self.stopped
+        return self.standings.scores(self.results[bracket, rung])
 
     def _study_created(self, fact: StudyCreated) -> None:
         self.created = fact
         self.criteria = Criteria(fact.maximize, fact.objectives, fact.constraints)
+        self.standings = Standings(self.criteria)
 
     def _objective_named(self, fact: ObjectiveNamed) -> None:
         self.objective = fact.objective
 
     def _run_started(self, fact: RunStarted) -> None:
-        schedule = self._schedule_of(fact)
+        schedule = schedule_of(fact, self.created, self.runs[-1] if self.runs else None)
         budgets = schedule.job_budgets(self.created.integer_budgets)
         before = {cell: frozenset(results) for cell, results in self.results.items()}
         run = Run(fact.run, fact.strategy, schedule, budgets, before, change=fact.change)
@@ -282,26 +212,6 @@ class State:
             self._adopt_results_ahead()
             for bracket in schedule.brackets:
                 self._arrive(bracket, bracket, frozenset(range(schedule.start_size(bracket))))
-
-    def _schedule_of(self, fact: RunStarted) -> Schedule:
-        """The schedule of a run that starts: a larger one, or the current one that it fills."""
-        created, frugally = self.created, fact.strategy == FRUGAL
-        low, high = created.min_budget, created.max_budget
-        if not self.runs:
-            if frugally:
-                raise FactError(f"{fact} cannot be the first run")
-            size = fact.width, fact.brackets
-            return Schedule.of(created.eta, low, high, *size, created.whole_costs)
-        old, levels = self.schedule, 0
-        while old.budget(old.top + levels) < fact.max_budget:
-            levels += 1
-        new = replace(old, top=old.top + levels, width=fact.width, bracket_limit=fact.brackets)
-        fills = self.run.frugal and not frugally
-        one_level = new == old.extended(levels=1)
-        fits = new.max_budget == fact.max_budget and (one_level if frugally else new.covers(old))
-        if not fits or (new == old and not fills):
-            raise FactError(f"{fact} does not extend {self.run}")
-        return new
 
     def _leave_behind(self) -> None:
         """Remember the open jobs of an unfinished run, which is extended."""
@@ -332,7 +242,7 @@ class State:
             # They name the run that was next when they arrived; a frugal run may have come first.
             fact = result._replace(run=self.run.number)
             self.results[bracket, rung][index] = fact
-            self._update_leader(fact)
+            self.standings.note(fact)
 
     def _configs_drawn(self, fact: ConfigsDrawn) -> None:
         self.configs.extend([] for _ in range(len(self.configs), fact.bracket + 1))
@@ -386,7 +296,7 @@ class State:
             progress = self.progress[bracket]
             if progress.rung == rung and progress.finish(index):
                 self.results[bracket, rung][index] = fact
-                self._update_leader(fact)
+                self.standings.note(fact)
                 if not progress.waiting and not progress.running:
                     self._climb(bracket)
                 return
@@ -405,7 +315,7 @@ class State:
             raise FactError(f"{fact} is not expected, or is already recorded")
         self.late.running.discard((bracket, index, rung))
         self.results[bracket, rung][index] = fact
-        self._update_leader(fact)
+        self.standings.note(fact)
 
     def _finished_ahead(self, fact: JobFinished) -> None:
         bracket, index, rung, run = fact[:4]
@@ -413,34 +323,9 @@ class State:
         fits = 0 < run <= self.run.number + 1 and rung == bracket and self.is_ahead(bracket, index)
         if not fits or key in self.ahead.results:
             raise FactError(f"{fact} fits neither run {self.run.number} nor the next one")
-        self._check_losses(fact)
+        self.standings.check(fact)
         self.ahead.running.discard(key)
         self.ahead.results[key] = fact
-
-    def _update_leader(self, fact: JobFinished) -> None:
-        loss, leader = fact.loss, self.leaders.get(fact.rung)
-        if loss is None:
-            return
-        # Nearly always, there is a better one. All these are numbers: leaders have one objective.
-        if leader is not None and leader.loss < loss < math.inf:  # type: ignore[operator]
-            return
-        if isinstance(loss, tuple) or self.criteria.several:
-            self._check_losses(fact)
-            self.rejected = self.rejected or fact.origin == PRECHECK
-            return
-        if loss == math.inf:
-            self.rejected = self.rejected or fact.origin == PRECHECK
-            if fact.stopped_after is not None:
-                self.stopped[fact[:3]] = fact.stopped_after
-            return
-        if self.criteria.constraints and not self.standing(fact).feasible:
-            return
-        if leader is None or _precedence(fact) < _precedence(leader):
-            self.leaders[fact.rung] = fact
-
-    def _check_losses(self, fact: JobFinished) -> None:
-        if not self.criteria.fits(fact.loss):
-            raise FactError(f"{fact} does not have one loss for each objective")
 
     def _job_skipped(self, fact: JobSkipped) -> None:
         bracket, index, rung, number, risk = fact
@@ -500,9 +385,6 @@ class State:
         contest = self.contest(run, bracket, rung)
         slots = run.schedule.slots(bracket, rung + 1)
         self._arrive(bracket, rung + 1, promoted(contest, self.scores(bracket, rung), slots))
-
-
-_precedence = attrgetter("loss", "bracket", "index")
 
 
 _APPLY: dict[type, Callable[[State, Any], None]] = {

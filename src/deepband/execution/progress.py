@@ -195,7 +195,7 @@ class RunMeter:
 
     def _add(self, state: State, result: JobFinished) -> bool:
         """Count a result, if the current run has paid for it."""
-        if state.criteria.several and (standing := state.standing(result)).finite:
+        if state.criteria.several and (standing := state.standings.of(result)).finite:
             self._front.add(standing.losses or ())
         if self._run is None or result.run != self._run.number:
             return False

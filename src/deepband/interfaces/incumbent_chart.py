@@ -49,7 +49,7 @@ def incumbent_chart(state: State, x: str, y: str) -> IncumbentChart:
     """The chart of a study in which training continues from the rung below."""
     found = chart_data.incumbent(state)
     steps = [
-        (float(step.spent_resumed), state.value(step.result.number))
+        (float(step.spent_resumed), state.criteria.value(step.result.number))
         for step in found.steps
         if chart_data.is_drawable(step.result.number)
     ]

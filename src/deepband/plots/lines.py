@@ -97,7 +97,9 @@ def draw_incumbent(studies: Sequence[tuple[str, Measure]], ax: Axes | None) -> A
     if not ax.lines:
         return note(ax, f"No evaluation has a finite {label(first.short_name)} yet.")
     metric = first.metric is not None
-    of_best = f"of the best {first.state.value_name} so far" if metric else "best on any budget"
+    of_best = (
+        f"of the best {first.state.criteria.value_name} so far" if metric else "best on any budget"
+    )
     ax.set(xlabel="budget spent by all runs", ylabel=f"{label(first.name)}, {of_best}")
     ax.set_title("Incumbent against budget spent")
     ax.legend(fontsize=8)

@@ -16,7 +16,7 @@ def draw(state: State, ax: Axes | None, most: int) -> Axes:
     """A line per config through its losses, with a dashed median and bands above them."""
     ax, rows = new_axes(ax), bands(state, most)
     if not rows:
-        return note(ax, f"No evaluation has a finite {state.value_name} yet.")
+        return note(ax, f"No evaluation has a finite {state.criteria.value_name} yet.")
     for number, row in enumerate(rows):
         _draw_row(ax, row, colour(number))
     top, eta = float(state.schedule.max_budget), state.schedule.eta
@@ -27,7 +27,9 @@ def draw(state: State, ax: Axes | None, most: int) -> Axes:
     ax.minorticks_off()
     better = "value (larger is better)" if state.created.maximize else "loss"
     ax.set(xlabel="budget of the evaluation", ylabel=better)
-    ax.set_title(f"Predicted {state.value_name} with larger budgets, with 50 and 95 % bands")
+    ax.set_title(
+        f"Predicted {state.criteria.value_name} with larger budgets, with 50 and 95 % bands"
+    )
     ax.legend(fontsize=8)
     return ax
 

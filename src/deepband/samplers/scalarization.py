@@ -46,7 +46,8 @@ def scalarized(
     if state.criteria.ranks_by_loss:
         return observations
     standings = [
-        state.standing(state.results[each.bracket, each.rung][each.index]) for each in observations
+        state.standings.of(state.results[each.bracket, each.rung][each.index])
+        for each in observations
     ]
     finite = [number for number, each in enumerate(standings) if each.finite]
     if not state.criteria.several or not finite:

@@ -52,7 +52,7 @@ def _best(state: State) -> list[JobFinished]:
     if state.criteria.several:
         return front(state)
     best = best_result(state)
-    return [] if best is None else [best, state.leaders[max(state.leaders)]]
+    return [] if best is None else [best, state.standings.leaders[max(state.standings.leaders)]]
 
 
 def superfluous(state: State, keep: Keep, kept: Iterable[JobKey]) -> list[JobKey]:

@@ -156,8 +156,8 @@ def _result(state: State, evaluated: JobFinished) -> object:
     """What the objective returned, or could have returned, for a result."""
     number = evaluated.number
     if number is not None and not state.criteria.needs_mapping:
-        return state.value(number)
-    named = state.criteria.values(evaluated.loss) or {"loss": state.value(number or 0.0)}
+        return state.criteria.value(number)
+    named = state.criteria.values(evaluated.loss) or {"loss": state.criteria.value(number or 0.0)}
     return {**(evaluated.metrics or {}), **named}
 
 

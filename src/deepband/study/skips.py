@@ -79,7 +79,11 @@ class Skips:
         arrived = state.run.arrived[bracket, rung]
         if risk is None:
             return {}
-        return {index: risk for index in arrived if (bracket, index, rung - 1) in state.stopped}
+        return {
+            index: risk
+            for index in arrived
+            if (bracket, index, rung - 1) in state.standings.stopped
+        }
 
 
 def _is_begun(state: State, bracket: int, rung: int) -> bool:

@@ -127,9 +127,11 @@ def _predicted(state: State, place: Place, rung: int) -> Prediction:
             "predict. See why with `study.failures()`."
         )
     if result is not None and result.number is not None and result.stopped_after is None:
-        return _record(state, place, rung, state.value(result.number), None)
+        return _record(state, place, rung, state.criteria.value(result.number), None)
     distribution = CurveModel(state, [place]).distribution(place, rung)
-    return _record(state, place, rung, state.value(distribution.quantile(0.5)), distribution)
+    return _record(
+        state, place, rung, state.criteria.value(distribution.quantile(0.5)), distribution
+    )
 
 
 def _record(
@@ -180,5 +182,5 @@ def _band(state: State, place: Place, points: Sequence[tuple[int | float, float]
     top = state.schedule.top + 1
     highest = max(r for r in range(bracket, top) if state.result(bracket, index, r) is not None)
     predicted = tuple(_predicted(state, place, rung) for rung in range(highest + 1, top + 1))
-    own = tuple((budget, state.value(loss)) for budget, loss in points)
+    own = tuple((budget, state.criteria.value(loss)) for budget, loss in points)
     return BandRow(bracket, index, own, predicted)

@@ -53,7 +53,7 @@ def remaining_risk(state: State) -> float | None:
     better there than the best one. None if it is unknown, or takes long to estimate."""
     places = unfinished_configs(state)
     several = state.criteria.several or state.criteria.constraints
-    if several or state.rejected or len(places) > MOST_IN_ADVICE:
+    if several or state.standings.rejected or len(places) > MOST_IN_ADVICE:
         return None
     known = list(state.all_results())
     top = state.schedule.top

@@ -73,7 +73,7 @@ def best_first(state: State, placed: Iterable[Placed]) -> list[Placed]:
 def _score(state: State, known: Known) -> Score:
     """What ranks a result."""
     outcome = read_any_result(_result(known, state.criteria), state.criteria)
-    return state.score(fact_of((0, 0, known.rung), 0, outcome))
+    return state.standings.score(fact_of((0, 0, known.rung), 0, outcome))
 
 
 def add_results(study: Study, placed: Iterable[Placed]) -> list[LeftOut]:

@@ -169,7 +169,7 @@ def _trial_attributes(
         "rung": path.last.rung,
         "run": path.last.run,
         "origin": path.last.origin,
-        **({"feasible": state.is_feasible(path.last)} if limited else {}),
+        **({"feasible": state.standings.is_feasible(path.last)} if limited else {}),
         "evaluations": [
             _details(result) | objective_details(state, result, int(steps[result.rung]))
             for result in path.results

@@ -26,7 +26,7 @@ def values_of(state: State, result: JobFinished) -> list[float]:
         return [math.nan]
     if isinstance(result.loss, tuple):
         return list(state.criteria.values(result.loss).values())
-    return [state.value(result.loss)]
+    return [state.criteria.value(result.loss)]
 
 
 def constraint_attributes(state: State, result: JobFinished) -> dict[str, list[float]]:

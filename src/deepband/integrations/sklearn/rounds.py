@@ -37,7 +37,7 @@ class Larger(TypedDict, total=False):
 def has_score(study: Study) -> bool:
     """Whether any evaluation of a study succeeded."""
     state = study.session.state
-    found = (state.standing(result).losses for result in state.all_results())
+    found = (state.standings.of(result).losses for result in state.all_results())
     return any(losses is not None and max(losses) < math.inf for losses in found)
 
 

@@ -47,7 +47,7 @@ def _describe(state: State, found: Sequence[Evaluation], rung: int | None) -> st
         return f"front {where}: none yet, because {no_result(state)}"
     parameters = list(dict.fromkeys(name for each in found for name in each.config))
     shown = parameters[:MOST_PARAMETERS]
-    names = state.criteria.names or (state.value_name,)
+    names = state.criteria.names or (state.criteria.value_name,)
     header = [*names, "budget", "bracket", "index", "rung", *shown]
     rows = [[shortened(name, 20) for name in header]]
     rows += [_row(names, each, shown) for each in found]

@@ -113,7 +113,7 @@ def execute(
 
 def _doubtful(study: Study, jobs: int | None) -> int:
     """How many failures show that the command itself is at fault: none once one has succeeded."""
-    return 0 if study.session.state.leaders else min(3, jobs or 3)
+    return 0 if study.session.state.standings.leaders else min(3, jobs or 3)
 
 
 def _work(study: Study, objective: Objective, limits: Limits, options: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ def _row(state: State, result: JobFinished) -> dict[str, Any]:
 
 def _columns(state: State) -> tuple[str, ...]:
     """What the numbers that are optimised are called."""
-    return state.criteria.names if state.criteria.several else (state.value_name,)
+    return state.criteria.names if state.criteria.several else (state.criteria.value_name,)
 
 
 def _values(state: State, result: JobFinished) -> list[str]:
@@ -60,6 +60,8 @@ def _values(state: State, result: JobFinished) -> list[str]:
     if found == "rejected":
         return ["rejected before training", *others]
     losses = result.loss if isinstance(result.loss, tuple) else (result.loss,)
-    values = list(state.criteria.values(result.loss).values()) or list(map(state.value, losses))
+    values = list(state.criteria.values(result.loss).values()) or list(
+        map(state.criteria.value, losses)
+    )
     texts = list(map(brief, values))
     return [f"{texts[0]} ({found})", *texts[1:]] if found else texts

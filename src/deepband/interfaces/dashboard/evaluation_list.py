@@ -137,11 +137,13 @@ def _column(
     """The sort key of a column, which is a number: for a choice, its position among all choices."""
     if sort in COLUMNS:
         if sort == "value":
-            return lambda result: None if result.number is None else state.value(result.number)
+            return lambda result: (
+                None if result.number is None else state.criteria.value(result.number)
+            )
         return attrgetter(sort)
     metric = {f"m{place}": name for place, name in enumerate(metrics)}.get(sort)
     if metric is not None:
-        return lambda result: number(state.named_results(result).get(metric))
+        return lambda result: number(state.criteria.named_results(result).get(metric))
     axes = {f"p{place}": axis for place, axis in enumerate(chart_data.axes(state))}
     if sort not in axes:
         raise InputError(f"there is no column {shown(sort)}.")
@@ -152,7 +154,7 @@ def _column(
 
 
 def _row(state: State, result: JobFinished, names: list[str], metrics: list[str]) -> dict[str, Any]:
-    config, found = _config(state, result), state.named_results(result)
+    config, found = _config(state, result), state.criteria.named_results(result)
     return {
         "bracket": result.bracket,
         "index": result.index,
@@ -174,7 +176,7 @@ def _value(state: State, result: JobFinished) -> str | None:
     stopped early, and with several objectives."""
     if result.number is None or result.stopped_after or verdict(state, result) == "rejected":
         return None
-    return brief(state.value(result.number))
+    return brief(state.criteria.value(result.number))
 
 
 def _note(state: State, result: JobFinished) -> str | None:

@@ -111,7 +111,7 @@ def _incumbent(state: State) -> dict[str, Any]:
     found = chart_data.incumbent(state)
     return {
         "steps": [
-            [step.spent, step.spent_resumed, state.value(step.result.number)]
+            [step.spent, step.spent_resumed, state.criteria.value(step.result.number)]
             for step in found.steps
             if chart_data.is_drawable(step.result.number)
         ],

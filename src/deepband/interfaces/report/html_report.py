@@ -122,7 +122,7 @@ def _leaders(study: Study) -> list[Evaluation]:
         return []
     state = study.session.state
     ranked = (result for result, _ in chart_data.on_rung(state, top.rung))
-    found = islice(filter(state.is_feasible, ranked), MOST_BEST)
+    found = islice(filter(state.standings.is_feasible, ranked), MOST_BEST)
     return [evaluation_of(state, result) for result in found]
 
 
@@ -155,7 +155,7 @@ def _failure(study: Study, group: FailureGroup) -> dict[str, Any]:
 def _caption(state: State, kind: str) -> str:
     """The first sentence of a plot's docstring, in which a value that is maximised is no loss, and
     neither is one of several objectives."""
-    value_name = state.value_name
+    value_name = state.criteria.value_name
     text = (getattr(Plots, kind).__doc__ or "").split("\n\n")[0].replace("\n       ", "")
     if state.criteria.several:
         swaps = {"Losses": "Results", "losses": "results", "loss": "first objective"}

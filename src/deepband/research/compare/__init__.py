@@ -11,7 +11,7 @@ peer_process        SMAC, BOHB and DEHB, in a process of their own (`peer_worker
 methods             all methods by name
 references          the scale of regret on a data set
 curves              regret against budget spent, or against simulated time
-standings           regrets of methods, and tests between them
-standing_tables     the report in words and tables
+regrets             regrets of methods, and tests between them
+regret_tables       the report in words and tables
 anytime_plot        the figure
 """

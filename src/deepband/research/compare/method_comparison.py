@@ -32,7 +32,7 @@ from deepband.research.compare.methods import (
 )
 from deepband.research.compare.peer_process import HOSTED, PEERS_PYTHON, SEQUENTIAL
 from deepband.research.compare.references import SAMPLE, reference
-from deepband.research.compare.standing_tables import report
+from deepband.research.compare.regret_tables import report
 from deepband.research.experiment import Experiment
 from deepband.research.result_files import Columns, digests, read_columns, write_joined, write_whole
 from deepband.research.suites import read_benchmark, read_space

@@ -35,7 +35,7 @@ class Duel(NamedTuple):
         return "better" if self.difference.mean < 0 else "worse"
 
 
-class Standing(NamedTuple):
+class MethodRegret(NamedTuple):
     """A method after the budget of some number of full runs."""
 
     method: str
@@ -47,13 +47,13 @@ class Standing(NamedTuple):
     """Against the base method."""
 
 
-def standings(curves: Curves, runs: float, methods: Sequence[str]) -> list[Standing]:
-    """Return the standings of those methods that have results, in their order."""
+def method_regrets(curves: Curves, runs: float, methods: Sequence[str]) -> list[MethodRegret]:
+    """Return the regrets of those methods that have results, in their order."""
     present = [name for name in methods if name in curves.methods]
     fought = duels(curves, runs, [(name, BASE) for name in present if name != BASE])
     of = {duel.method: duel for duel in fought}
     return [
-        Standing(
+        MethodRegret(
             name,
             len(curves.seeds(name)),
             Band.of(_means(curves, name, runs)),

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from deepband.research.compare.curves import UNSEEN, Curves
 from deepband.research.compare.equal_cost import equal_cost_report
 from deepband.research.compare.methods import BASE, BEST, RIGHT, SMALL
-from deepband.research.compare.standings import (
+from deepband.research.compare.regrets import (
     AS_GOOD,
     Duel,
     Ending,
-    Standing,
+    MethodRegret,
     against_peers,
     endings,
+    method_regrets,
     of_the_best,
-    standings,
 )
 from deepband.research.markdown_tables import markdown
 from deepband.research.statistics import Difference
@@ -37,12 +37,12 @@ def report(curves: Curves, trained: Curves) -> str:
     ]
     for runs in sorted({1, curves.limit}):
         for title, names in GROUPS.items():
-            found = standings(curves, runs, names)
+            found = method_regrets(curves, runs, names)
             if found:
                 parts += [
                     f"### {title}, {_runs(runs, curves)}",
                     _answer(found),
-                    _standing_table(found),
+                    _regret_table(found),
                 ]
     fought = against_peers(curves, curves.limit)
     if fought:
@@ -107,7 +107,7 @@ def answer_peers(fought: Sequence[Duel]) -> Iterator[str]:
         yield f"- Against {peer}: {'; '.join(said)}."
 
 
-def _answer(found: Sequence[Standing]) -> str:
+def _answer(found: Sequence[MethodRegret]) -> str:
     lowest = _lowest(found)
     if not any(each.duel for each in found):
         return lowest
@@ -121,7 +121,7 @@ def _answer(found: Sequence[Standing]) -> str:
     )
 
 
-def _lowest(found: Sequence[Standing]) -> str:
+def _lowest(found: Sequence[MethodRegret]) -> str:
     """Which method has the lowest regret, of those with the most seeds: means over different seeds
     cannot be compared."""
     seeds = max(each.seeds for each in found)
@@ -131,13 +131,13 @@ def _lowest(found: Sequence[Standing]) -> str:
     return f"Lowest regret{among}: {best.method}."
 
 
-def _standing_table(found: Sequence[Standing]) -> str:
+def _regret_table(found: Sequence[MethodRegret]) -> str:
     groups = ", ".join(found[0].by_group)
     header = f"method, seeds, regret, {groups}, against {BASE}, p, it is"
-    return markdown(header, map(_standing_row, found))
+    return markdown(header, map(_regret_row, found))
 
 
-def _standing_row(each: Standing) -> list[str]:
+def _regret_row(each: MethodRegret) -> list[str]:
     duel = each.duel
     tested = [_shown(duel.difference), f"{duel.p:.2g}", duel.verdict] if duel else ["", "", ""]
     shares = [f"{share:z.3f}" for share in each.by_group.values()]
