@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deepband
-from deepband import InputError, Job, Study
+from bowl_study import bowl, exported, finish_interrupted, loss_of, losses_of, open_study, sharing
+from deepband import InputError, Study
 from deepband.analysis.export import canonical
 from deepband.analysis.status import status_of
 from deepband.core.facts import JobSkipped
@@ -25,18 +26,7 @@ from deepband.storage.sqlite import SqliteStorage
 from deepband.study.observers import history
 from driving import finish
 
-SPACE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 RISK = 0.25
-
-
-def bowl(job: Job) -> object:
-    """A loss whose order hardly changes with the budget; some configs fail."""
-    x, y = job.config["x"], job.config["y"]
-    return RuntimeError("too large") if x > 0.95 else (x - 0.3) ** 2 + 0.1 * y + 0.2 / job.budget
-
-
-def open_study(place: Path | None = None, **given: Any) -> Study:
-    return deepband.open_study(place, **{"space": SPACE, "max_budget": 9, "seed": 2, **given})
 
 
 def skipping(study: Study, risk: float | None = RISK, order: random.Random | None = None) -> Study:
@@ -44,10 +34,6 @@ def skipping(study: Study, risk: float | None = RISK, order: random.Random | Non
     with study.session.saving(skip=risk):
         finish(study, bowl, order)
     return study
-
-
-def exported(study: Study) -> list[str]:
-    return list(canonical(study.session.state))
 
 
 def skips(study: Study) -> list[JobSkipped]:
@@ -194,46 +180,21 @@ def test_any_order_gives_the_same_study(seed: int, sampler: str) -> None:
     assert exported(skipping(study, order=order)) == expected
 
 
-def train(config: dict[str, float], budget: float) -> float:
-    return (config["x"] - 0.3) ** 2 + 0.1 * config["y"] + 0.2 / budget
-
-
 @pytest.mark.parametrize("options", [{"workers": 2}, {"workers": 3, "batch": 2}])
 def test_any_number_of_workers_skips_the_same(options: dict[str, Any]) -> None:
     study, other = open_study(), open_study()
-    study.optimize(train, skip=RISK)
-    other.optimize(train_all if "batch" in options else train, skip=RISK, **options)
+    study.optimize(loss_of, skip=RISK)
+    other.optimize(losses_of if "batch" in options else loss_of, skip=RISK, **options)
     assert skips(study)
     assert exported(other) == exported(study)
-
-
-def train_all(configs: list[dict[str, float]], budget: float) -> list[float]:
-    return [train(config, budget) for config in configs]
 
 
 @given(seed=st.integers(0, 2**32), shares=st.booleans())
 @settings(max_examples=8, deadline=None)
 def test_any_interruption_gives_the_same_study(seed: int, shares: bool) -> None:
-    """A process that dies has recorded results, but perhaps not the skips that follow."""
-    order = random.Random(seed)
-    given: dict[str, Any] = {"reuse_identical": shares, "sampler": "tpe" if shares else "uniform"}
-    if shares:
-        given["space"] = {"x": [0.1, 0.2, 0.3, 0.4, 0.7, 0.8], "y": [0.0, 0.5]}
+    order, given = random.Random(seed), sharing(shares)
     study = open_study(**given)
-    while not study.done:
-        jobs: list[Job] = []
-        with study.session.saving(skip=RISK):
-            for _ in range(order.randint(0, 4)):
-                jobs += study.ask_all(limit=order.randint(1, 5))
-                order.shuffle(jobs)
-                count = order.randint(0, len(jobs))
-                study.tell_all([(job, bowl(job)) for job in jobs[:count]])
-                jobs = jobs[count:]
-        for job in jobs:
-            if order.random() < 0.5:
-                study.tell(job, bowl(job))  # recorded, and the process died
-            else:
-                study.release(job)
+    finish_interrupted(study, order, skip=RISK)
     assert exported(study) == exported(skipping(open_study(**given)))
 
 

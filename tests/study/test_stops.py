@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deepband
-from deepband import InputError, Job, StorageError, Study
+from bowl_study import bowl, exported, finish_interrupted, loss_of, losses_of, open_study, sharing
+from deepband import InputError, StorageError, Study
 from deepband.analysis.export import canonical
 from deepband.analysis.status import status_of
 from deepband.core.facts import Fact, JobFinished, RunStopped
@@ -26,18 +27,7 @@ from deepband.storage.sqlite import SqliteStorage
 from deepband.study.observers import history
 from driving import finish
 
-SPACE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 RISK = 0.4
-
-
-def bowl(job: Job) -> object:
-    """A loss whose order hardly changes with the budget; some configs fail."""
-    x, y = job.config["x"], job.config["y"]
-    return RuntimeError("too large") if x > 0.95 else (x - 0.3) ** 2 + 0.1 * y + 0.2 / job.budget
-
-
-def open_study(place: Path | None = None, **given: Any) -> Study:
-    return deepband.open_study(place, **{"space": SPACE, "max_budget": 9, "seed": 2, **given})
 
 
 def stopping(
@@ -50,10 +40,6 @@ def stopping(
     with study.session.saving(skip=skip, stop=stop):
         finish(study, bowl, order)
     return study
-
-
-def exported(study: Study) -> list[str]:
-    return list(canonical(study.session.state))
 
 
 def deepened(strategy: Any = "preserving", skip: float | None = None, **given: Any) -> Study:
@@ -196,46 +182,21 @@ def test_any_order_gives_the_same_study(seed: int, sampler: str, skip: float | N
     assert exported(stopping(study, order=order, skip=skip)) == expected
 
 
-def train(config: dict[str, float], budget: float) -> float:
-    return (config["x"] - 0.3) ** 2 + 0.1 * config["y"] + 0.2 / budget
-
-
 @pytest.mark.parametrize("options", [{"workers": 2}, {"workers": 3, "batch": 2}])
 def test_any_number_of_workers_stops_at_the_same_time(options: dict[str, Any]) -> None:
     study, other = open_study(), open_study()
-    study.optimize(train, stop=RISK)
-    other.optimize(train_all if "batch" in options else train, stop=RISK, **options)
+    study.optimize(loss_of, stop=RISK)
+    other.optimize(losses_of if "batch" in options else loss_of, stop=RISK, **options)
     assert study.runs[0].stopped is not None
     assert exported(other) == exported(study)
-
-
-def train_all(configs: list[dict[str, float]], budget: float) -> list[float]:
-    return [train(config, budget) for config in configs]
 
 
 @given(seed=st.integers(0, 2**32), shares=st.booleans())
 @settings(max_examples=6, deadline=None)
 def test_any_interruption_gives_the_same_study(seed: int, shares: bool) -> None:
-    """A process that dies has recorded results, but perhaps not the stop that follows."""
-    order = random.Random(seed)
-    given: dict[str, Any] = {"reuse_identical": shares, "sampler": "tpe" if shares else "uniform"}
-    if shares:
-        given["space"] = {"x": [0.1, 0.2, 0.3, 0.4, 0.7, 0.8], "y": [0.0, 0.5]}
+    order, given = random.Random(seed), sharing(shares)
     study, skip = open_study(**given), order.choice([None, 0.1])
-    while not study.done:
-        jobs: list[Job] = []
-        with study.session.saving(skip=skip, stop=RISK):
-            for _ in range(order.randint(0, 4)):
-                jobs += study.ask_all(limit=order.randint(1, 5))
-                order.shuffle(jobs)
-                count = order.randint(0, len(jobs))
-                study.tell_all([(job, bowl(job)) for job in jobs[:count]])
-                jobs = jobs[count:]
-        for job in jobs:
-            if order.random() < 0.5:
-                study.tell(job, bowl(job))  # recorded, and the process died
-            else:
-                study.release(job)
+    finish_interrupted(study, order, skip=skip, stop=RISK)
     stopping(study, skip=skip)  # the last process may have died before the decision
     assert exported(study) == exported(stopping(open_study(**given), skip=skip))
 
@@ -363,7 +324,7 @@ def test_advice_says_how_likely_a_better_config_is(stopped: Study) -> None:
 
 def test_advice_leaves_the_probability_out_if_it_is_unknown() -> None:
     large = open_study(max_budget=27, width=9)
-    large.optimize(train)
+    large.optimize(loss_of)
     failed = open_study()
     failed.optimize(lambda config, budget: math.inf)
     bounded = open_study(constraints={"memory": (None, 1.0)})

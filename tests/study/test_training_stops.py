@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deepband
+from bowl_study import exported, loss_of, open_study
 from deepband import Context, InputError, Job, StorageError, Study
 from deepband.analysis.export import canonical, jsonl, table
 from deepband.core.evaluations import best_first
@@ -30,14 +31,8 @@ from deepband.storage.sqlite import SqliteStorage
 from deepband.study.observers import history
 from driving import finish
 
-SPACE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 RISK = 0.4
 pytestmark = pytest.mark.filterwarnings("ignore::deepband.FailedEvaluationsWarning")
-
-
-def loss_of(config: dict[str, float], step: float) -> float:
-    """A loss whose order hardly changes with the budget."""
-    return (config["x"] - 0.3) ** 2 + 0.1 * config["y"] + 0.2 / step
 
 
 def train(config: dict[str, float], budget: float, context: Context) -> float:
@@ -64,17 +59,9 @@ def train_all(
     return losses
 
 
-def open_study(place: Path | None = None, **given: Any) -> Study:
-    return deepband.open_study(place, **{"space": SPACE, "max_budget": 9, "seed": 2, **given})
-
-
 def stopping(study: Study, risk: float | None = RISK, **given: Any) -> Study:
     study.optimize(train, stop_training=risk, progress=False, first_failures=0, **given)
     return study
-
-
-def exported(study: Study) -> list[str]:
-    return list(canonical(study.session.state))
 
 
 def stopped_of(study: Study) -> list[deepband.Evaluation]:
