@@ -115,6 +115,11 @@ def test_reading_commands_in_text_and_json(folder: Path, study: Path) -> None:
     assert "ranks" in call(folder, "explain", study, 0, 0)
     verdicts = json.loads(call(folder, "explain", study, 0, 0, "--json"))
     assert verdicts[0]["candidates"] == 9
+    assert call(folder, "predict", study, 0, 0).endswith("(evaluated)\n")
+    assert "(95 %: " in call(folder, "predict", study, 0, 0, "--budget", 27)
+    predicted = json.loads(call(folder, "predict", study, 0, 0, "--budget", 27, "--json"))
+    low, high = predicted["intervals"]["0.8"]
+    assert low < predicted["value"] < high
     doctor = json.loads(call(folder, "doctor", study, "--json"))
     assert doctor["good"] is True
     assert doctor["locks"] is True
@@ -180,6 +185,7 @@ def test_hostile_texts_are_escaped(folder: Path, study: Path) -> None:
         (["quote", "mlp.study", "--to", "50"], 2, "the nearest values are 27 and 81"),
         (["deepen", "mlp.study", "--strategy", "effcient"], 2, "'effcient'"),
         (["explain", "mlp.study", "7", "0"], 2, "there is no bracket 7"),
+        (["predict", "mlp.study", "0", "0", "--budget", "20"], 2, "--budget is 20.0: no rung of"),
         (["nonsense"], 2, "No such command"),
     ],
 )

@@ -14,6 +14,7 @@ import pytest
 import deepband
 import preloaded
 from deepband.analysis.export import canonical
+from deepband.core.leases import find_lease
 from driving import wait_until
 
 SPACE = {"lr": {"range": [1e-4, 1e-1, "log"]}, "kind": ["a", "b"]}
@@ -118,6 +119,19 @@ def test_a_released_job_is_asked_for_again(folder: Path) -> None:
     (again,) = ask(folder)["jobs"]
     assert (again["bracket"], again["index"], again["rung"]) == (0, 0, 0)
     assert again["token"] != job["token"]
+
+
+def test_a_lease_is_renewed(folder: Path) -> None:
+    (job,) = ask(folder, *NEW, "--lease", 1000)["jobs"]
+    assert call(folder, "renew", "a.study", job["token"], "--lease", 2000) == "renewed 0-0-0\n"
+    with deepband.open_study(folder / "a.study") as study:
+        _, lease = find_lease(study.session.state, job["token"])
+    assert lease.until > job["until"] + 500
+    assert "--lease is -1.0" in call(
+        folder, "renew", "a.study", job["token"], "--lease", -1, code=2
+    )
+    call(folder, "release", "a.study", job["token"])
+    assert "cannot be renewed" in call(folder, "renew", "a.study", job["token"], code=1)
 
 
 def test_a_new_study_needs_its_settings(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands that need no driver: ask, tell, release, exec, work."""
+"""The commands that need no driver: ask, tell, renew, release, exec, work."""
 
 from __future__ import annotations
 
@@ -42,6 +42,13 @@ from deepband.study.study import Study
 MOST_BYTES = 2**20
 """The size of the largest file with a result."""
 jobs_option = click.option("--jobs", type=int, help="Evaluate at most this many jobs.")
+lease_option = click.option(
+    "--lease",
+    type=float,
+    default=3600.0,
+    show_default=True,
+    help="Seconds after which a job without a result becomes available again.",
+)
 
 
 class EvaluationError(Exception):
@@ -128,13 +135,7 @@ def _work(study: Study, objective: Objective, limits: Limits, options: dict[str,
 @study_argument
 @options_of_settings
 @click.option("--count", type=int, default=1, show_default=True, help="At most this many jobs.")
-@click.option(
-    "--lease",
-    type=float,
-    default=3600.0,
-    show_default=True,
-    help="Seconds after which a job without a result becomes available again.",
-)
+@lease_option
 @json_option
 def ask(study: Path, count: int, lease: float, as_json: bool, **settings: Any) -> None:
     """Lease jobs, and print them.
@@ -232,6 +233,17 @@ def _read_result(text: str) -> object:
             '{"loss": 0.25, "accuracy": 0.75}.'
         )
     return found
+
+
+@main.command()
+@study_argument
+@click.argument("token")
+@lease_option
+def renew(study: Path, token: str, lease: float) -> None:
+    """Let the lease of a job start again from now, because its evaluation takes longer."""
+    with open_existing(study) as opened:
+        opened.renew(token, lease)
+        say(f"renewed {token.partition('.')[0]}")
 
 
 @main.command()

@@ -1,4 +1,4 @@
-"""The commands that read: quote, advice, explain, export, doctor."""
+"""The commands that read: quote, advice, explain, predict, export, doctor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,8 +33,13 @@ from deepband.storage.sqlite import SqliteStorage
 from deepband.storage.sqlite_errors import ADVICE
 from deepband.system.file_locks import NETWORK, exclude_processes, is_shared_safely, mount_of
 
+if TYPE_CHECKING:  # it loads SciPy
+    from deepband.analysis.learning_curves.prediction import Prediction
+
 NAMED = ("objectives", "front")
 """What only objectives with names have."""
+SHARES = (0.5, 0.8, 0.95)
+"""The probabilities of the intervals of a prediction in JSON."""
 
 
 @main.command()
@@ -86,9 +91,26 @@ def explain(study: Path, bracket: int, index: int, as_json: bool) -> None:
     show(rows, as_json, "\n".join(map(str, verdicts)))
 
 
-def _fields_but(verdict: Verdict, left_out: Sequence[str]) -> dict[str, Any]:
-    names = [field.name for field in fields(verdict) if field.name not in left_out]
-    return {name: getattr(verdict, name) for name in names}
+def _fields_but(record: Verdict | Prediction, left_out: Sequence[str]) -> dict[str, Any]:
+    names = [field.name for field in fields(record) if field.name not in left_out]
+    return {name: getattr(record, name) for name in names}
+
+
+@main.command()
+@study_argument
+@click.argument("bracket", type=int)
+@click.argument("index", type=int)
+@click.option("--budget", type=float, help="That of a rung; by default, max_budget.")
+@json_option
+def predict(study: Path, bracket: int, index: int, budget: float | None, as_json: bool) -> None:
+    """Predict the result of a config with a larger budget.
+
+    The line ends with the interval that contains the result with a probability of 95 %.
+    """
+    found = open_existing(study).predict(bracket, index, budget)
+    row = _fields_but(found, ("maximize", "distribution"))
+    row["intervals"] = {f"{share:g}": found.interval(share) for share in SHARES}
+    show(row, as_json, found)
 
 
 @main.command()
