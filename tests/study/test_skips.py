@@ -31,7 +31,7 @@ RISK = 0.25
 
 def skipping(study: Study, risk: float | None = RISK, order: random.Random | None = None) -> Study:
     """The study after its run, with promotions skipped."""
-    with study.session.saving(skip=risk):
+    with study.session.omitting(skip=risk):
         finish(study, bowl, order)
     return study
 
@@ -142,7 +142,7 @@ def test_a_quote_after_skips_is_a_range_that_holds(strategy: Any) -> None:
 def test_a_plan_and_a_status_after_skips() -> None:
     study = open_study()
     planned = study.plan()
-    with study.session.saving(skip=RISK):
+    with study.session.omitting(skip=RISK):
         while job := study.ask():
             study.tell(job, bowl(job))
             status = status_of(study.session.state)
@@ -200,7 +200,7 @@ def test_any_interruption_gives_the_same_study(seed: int, shares: bool) -> None:
 
 def test_promotions_wait_for_earlier_brackets() -> None:
     study = open_study()
-    with study.session.saving(skip=RISK):
+    with study.session.omitting(skip=RISK):
         first = study.ask_all()
         assert {job.rung == job.bracket for job in first} == {True}
         study.tell_all([(job, bowl(job)) for job in first if job.bracket])
@@ -218,7 +218,7 @@ def test_promotions_of_which_some_were_evaluated_are_not_skipped() -> None:
     assert job is not None
     assert job.rung == 1
     study.tell(job, bowl(job))
-    with study.session.saving(skip=0.99):
+    with study.session.omitting(skip=0.99):
         assert {job.rung for job in study.ask_all()} == {1}
 
 
@@ -226,7 +226,7 @@ def test_a_file_and_a_copy_hold_skips(tmp_path: Path) -> None:
     place = tmp_path / "a.study"
     reader, study = SqliteStorage(place), open_study(place)
     state = state_of(reader)
-    with study.session.saving(skip=RISK):
+    with study.session.omitting(skip=RISK):
         while jobs := study.ask_all(limit=3):
             study.tell_all([(job, bowl(job)) for job in jobs])
             news = reader.news(state)

@@ -37,7 +37,7 @@ def stopping(
     skip: float | None = None,
 ) -> Study:
     """The study after its run, which may end early."""
-    with study.session.saving(skip=skip, stop=stop):
+    with study.session.omitting(skip=skip, stop=stop):
         finish(study, bowl, order)
     return study
 
@@ -209,7 +209,7 @@ def test_a_completed_run_is_the_run_without_stop(seed: int, uniform: bool) -> No
     study, full = stopping(open_study(**given), order=order), open_study(**given)
     finish(full, bowl)
     evaluated = len(study.evaluations)
-    with study.session.saving():
+    with study.session.omitting():
         jobs = finish(study, bowl, order)
     assert len(jobs) == len(full.evaluations) - evaluated
     assert exported(study) == exported(full)
@@ -217,7 +217,7 @@ def test_a_completed_run_is_the_run_without_stop(seed: int, uniform: bool) -> No
 
 def test_brackets_run_one_after_another() -> None:
     study = open_study()
-    with study.session.saving(stop=1e-9):
+    with study.session.omitting(stop=1e-9):
         while job := study.ask():
             open_brackets = [of for of in range(3) if study.session.state.progress[of].open]
             assert job.bracket == open_brackets[0]
@@ -229,7 +229,7 @@ def test_brackets_run_one_after_another() -> None:
 def test_nothing_is_stopped_before_anything_is_evaluated(stopped: Study) -> None:
     study = stopping(stopped.copy(), None)
     study.widen()
-    with study.session.saving(stop=0.999):
+    with study.session.omitting(stop=0.999):
         assert study.ask() is not None
 
 
@@ -238,7 +238,7 @@ def test_a_file_and_a_copy_hold_stops(tmp_path: Path) -> None:
     reader, study = SqliteStorage(place), open_study(place)
     state = state_of(reader)
     for stop in (RISK, None, RISK):
-        with study.session.saving(stop=stop):
+        with study.session.omitting(stop=stop):
             while jobs := study.ask_all(limit=3):
                 study.tell_all([(job, bowl(job)) for job in jobs])
         news = reader.news(state)

@@ -41,7 +41,7 @@ def finish_interrupted(study: Study, order: random.Random, **risks: float | None
     but perhaps not the skips or the stop that follow."""
     while not study.done:
         jobs: list[Job] = []
-        with study.session.saving(**risks):
+        with study.session.omitting(**risks):
             for _ in range(order.randint(0, 4)):
                 jobs += study.ask_all(limit=order.randint(1, 5))
                 order.shuffle(jobs)

@@ -57,7 +57,9 @@ def costs(
     trained = whole - sum(n * schedule.charge(rung) for rung, n in begun.items())
     saved = [_saved(schedule, each) for each in evaluations if each.stopped_after is not None]
     less = [sum(column, Fraction(0)) for column in zip(*saved, strict=True)] or [Fraction(0)] * 3
-    resumed += sum((_missing(schedule, each, stopped) for each in evaluations), Fraction(0))
+    if stopped:
+        below = ((each.bracket, each.index, each.rung - 1) for each in evaluations)
+        resumed += missing(schedule, {key: stopped[key] for key in below if key in stopped})
     return Costs(whole - less[0], resumed - less[1], trained - less[2], less[0])
 
 
@@ -82,14 +84,6 @@ def untrained(
         return Fraction(0)
     used = max(read_exactly(stopped_after), _charge(schedule, begun))
     return max(Fraction(0), schedule.charge(rung) - used)
-
-
-def _missing(
-    schedule: Schedule, result: JobFinished, stopped: Mapping[JobKey, float]
-) -> Fraction | int:
-    """How much of the rung below an evaluation has to train, because that was stopped early."""
-    below = result.bracket, result.index, result.rung - 1
-    return untrained(schedule, below[2], stopped[below], None) if below in stopped else 0
 
 
 def _charge(schedule: Schedule, rung: int | None) -> Fraction:

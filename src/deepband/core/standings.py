@@ -42,12 +42,12 @@ class Standings:
         loss, leader = fact.loss, self.leaders.get(fact.rung)
         if loss is None:
             return
-        # Nearly always, there is a better one. All these are numbers: leaders have one objective.
-        if leader is not None and leader.loss < loss < math.inf:  # type: ignore[operator]
-            return
         if isinstance(loss, tuple) or self.criteria.several:
             self.check(fact)
             self.rejected = self.rejected or fact.origin == PRECHECK
+            return
+        # Nearly always, there is a better one. Leaders have one objective.
+        if leader is not None and leader.loss < loss < math.inf:  # type: ignore[operator]
             return
         if loss == math.inf:
             self.rejected = self.rejected or fact.origin == PRECHECK

@@ -25,7 +25,7 @@ class StateHolder(Protocol):
     def done(self) -> bool: ...
 
 
-class Pruner:
+class CheckpointCleanup:
     """Removes superfluous checkpoints after results are recorded.
 
     What cannot be removed now, for example on a full disk, is superfluous next time, too.

@@ -173,9 +173,8 @@ class Loop:
 
     def _record_orphans(self) -> None:
         """Take the results of jobs that an earlier driver started."""
-        ended = self._recovery.ended() if self._recovery else []
-        if ended:
-            self._take(ended)
+        if self._recovery:
+            self._take(self._recovery.ended())
 
     def _wait_for_others(self) -> bool:
         """When nothing can start, wait for the results of other processes, if that may help."""

@@ -13,7 +13,7 @@ from operator import or_
 from deepband.core.facts import JobKey
 from deepband.core.records import Attempt, Job
 from deepband.errors import ObjectiveError
-from deepband.execution.checkpoint_cleanup import Pruner
+from deepband.execution.checkpoint_cleanup import CheckpointCleanup
 from deepband.execution.job_session import JobSession
 from deepband.execution.outbox import Outbox
 from deepband.execution.shared_use import SharedUse, SoleUse
@@ -44,7 +44,7 @@ class Recorder:
         self._checkpoints = checkpoints
         self._outbox = outbox
         self._shared = shared or SoleUse(session)
-        self._pruner = Pruner(session, checkpoints) if checkpoints else None
+        self._cleanup = CheckpointCleanup(session, checkpoints) if checkpoints else None
         self._first_failures = first_failures
         self._trusted = not first_failures
         self._left: list[JobKey] = []
@@ -73,8 +73,8 @@ class Recorder:
 
     def prune_recorded(self, job: Job) -> None:
         """Remove what a driver that was killed has not removed after it recorded a job."""
-        if self._pruner:
-            self._pruner.prune_recorded(job)
+        if self._cleanup:
+            self._cleanup.prune_recorded(job)
 
     def record_trusted(self) -> None:
         """Record the outcomes, unless there are only first failures."""
@@ -95,13 +95,13 @@ class Recorder:
             self.recorded()
 
     def _record(self, attempts: Sequence[Attempt]) -> None:
-        if self._pruner:
-            self._pruner.begin()
+        if self._cleanup:
+            self._cleanup.begin()
         self._accept(attempts)
         self._session.record_outcomes([(each.job, each.outcome) for each in attempts])
         self.pending.clear()
-        if self._pruner:
-            self._pruner.prune([attempt.job for attempt in attempts])
+        if self._cleanup:
+            self._cleanup.prune([attempt.job for attempt in attempts])
 
     def disown(self, running: Iterable[JobKey]) -> None:
         """Remove the results of these jobs and of the pending ones: the objective is at fault."""

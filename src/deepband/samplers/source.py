@@ -58,8 +58,7 @@ class ConfigSource:
         together with them. If the sampler learns, `virtual` is given, and each fact must be applied
         to the state before the next one is requested."""
         if virtual is None:
-            lasts = _last_missing(state, keys)
-            return self._chunks(state, lasts) if lasts else iter(())
+            return self._chunks(state, _last_missing(state, keys))
         return self._groups(state, keys, virtual)
 
     def expected(self, state: State, keys: Iterable[JobKey]) -> Iterator[ConfigsDrawn]:

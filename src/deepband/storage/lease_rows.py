@@ -11,13 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from deepband.core.facts import JobKey, JobsLeased, Owner
 from deepband.storage.checksums import Row, checksum
-from deepband.storage.schema import LISTED
-
-FIRST_FORMAT = 6
-"""The first format with leases."""
-THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
-_INSERT = f"INSERT OR REPLACE INTO leases ({LISTED['leases']}, checksum) VALUES "
-_INSERT += f"({', '.join('?' for _ in LISTED['leases'].split(', '))}, ?)"
+from deepband.storage.schema import INSERT, THIS_JOB
 
 
 def total(connection: sqlite3.Connection) -> int:
@@ -35,7 +29,7 @@ def write(connection: sqlite3.Connection, facts: Iterable[JobsLeased], commit: i
         for fact in facts
         for key in fact.jobs
     ]
-    connection.executemany(_INSERT, [(*row, checksum("leases", row)) for row in rows])
+    connection.executemany(INSERT["leases"], [(*row, checksum("leases", row)) for row in rows])
     return total(connection) - before
 
 

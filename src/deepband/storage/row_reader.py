@@ -32,14 +32,15 @@ from deepband.core.facts import (
 from deepband.errors import FactError
 from deepband.storage import lease_rows
 from deepband.storage.checksums import Row, Tally
-from deepband.storage.schema import format_of
+from deepband.storage.schema import (
+    FIRST_WITH_CONFIRMATIONS,
+    FIRST_WITH_LEASES,
+    FIRST_WITH_SKIPS,
+    format_of,
+)
 from deepband.storage.study_head import Head, read_head, study_created
 from deepband.storage.tagged_json import from_text
 from deepband.storage.verified_rows import check_contents, tally_of, verified_rows
-
-FIRST_WITH_CONFIRMATIONS = 5
-FIRST_WITH_SKIPS = 7
-"""And with runs that were stopped."""
 
 
 def read(connection: sqlite3.Connection) -> Iterator[Fact]:
@@ -236,7 +237,7 @@ def _is_loss(given: Any) -> bool:
 def _leased(
     connection: sqlite3.Connection, tally: Tally | None, where: str = "", *given: int
 ) -> Iterator[JobsLeased]:
-    if format_of(connection) >= lease_rows.FIRST_FORMAT:
+    if format_of(connection) >= FIRST_WITH_LEASES:
         yield from map(lease_rows.read, verified_rows(connection, "leases", tally, where, *given))
 
 

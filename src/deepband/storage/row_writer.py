@@ -25,17 +25,12 @@ from deepband.core.facts import (
 )
 from deepband.storage import lease_rows
 from deepband.storage.checksums import Row, checksum
-from deepband.storage.schema import COLUMNS, FORMAT, LISTED, STUDY
+from deepband.storage.schema import FORMAT, INSERT, STUDY, THIS_JOB
 from deepband.storage.study_head import Head
 from deepband.storage.tagged_json import to_text
 
 _Open: TypeAlias = dict[str, Any]
 """The row of the study while a commit is being written."""
-_INSERT = {
-    table: f"INSERT INTO {table} ({LISTED[table]}, checksum) VALUES ({'?, ' * len(names.split())}?)"
-    for table, names in COLUMNS.items()
-}
-THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
 
 
 def write(connection: sqlite3.Connection, facts: Iterable[Fact], head: Head | None) -> Head | None:
@@ -66,7 +61,7 @@ def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Row]) -> 
     """Insert rows with the values of all COLUMNS, and return the sum of their checksums."""
     sums = [checksum(table, row) for row in rows]
     checked = [(*row, each) for row, each in zip(rows, sums, strict=True)]
-    connection.executemany(_INSERT[table], checked)
+    connection.executemany(INSERT[table], checked)
     return sum(sums)
 
 

@@ -18,6 +18,10 @@ from deepband.errors import FactError
 from deepband.storage.checksums import checksum
 
 FORMAT = 8
+FIRST_WITH_CONFIRMATIONS = 5
+FIRST_WITH_LEASES = 6
+FIRST_WITH_SKIPS = 7
+"""And with runs that were stopped."""
 APPLICATION = 0x44454550  # "DEEP"
 
 CONFIRMATIONS = """
@@ -199,6 +203,12 @@ LISTED = {
     table: ", ".join(f'"{name}"' for name in names.split()) for table, names in COLUMNS.items()
 }
 """The same columns as SQL."""
+INSERT = {
+    table: f"INSERT OR {'REPLACE' if table == 'leases' else 'ABORT'} INTO {table} "
+    f"({LISTED[table]}, checksum) VALUES ({'?, ' * len(names.split())}?)"
+    for table, names in COLUMNS.items()
+}
+THIS_JOB = 'WHERE bracket = ? AND "index" = ? AND rung = ?'
 KEYS = {
     "runs": 1,
     "configs": 2,

@@ -13,7 +13,7 @@ from deepband.core.criteria import Criteria, read_criteria
 from deepband.core.facts import StudyCreated
 from deepband.errors import FactError, InputError
 from deepband.storage import lease_rows
-from deepband.storage.schema import STUDY, check_references, format_of
+from deepband.storage.schema import FIRST_WITH_LEASES, STUDY, check_references, format_of
 from deepband.storage.tagged_json import from_text
 from deepband.storage.verified_rows import tally_of, verified_rows
 
@@ -34,7 +34,7 @@ def read_head(connection: sqlite3.Connection) -> Head:
     if len(rows) != 1:
         raise FactError(f"the table studies has {len(rows)} rows, not one")
     version = format_of(connection)
-    leased = lease_rows.total(connection) if version >= lease_rows.FIRST_FORMAT else 0
+    leased = lease_rows.total(connection) if version >= FIRST_WITH_LEASES else 0
     more = {"checksum": tally and tally.total, "format": version, "leased": leased}
     return dict(zip(STUDY, rows[0], strict=True)) | more
 

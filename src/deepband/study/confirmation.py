@@ -8,7 +8,7 @@ from deepband.analysis.confirmations import Confirmations, confirmations
 from deepband.core.exact_numbers import check_count
 from deepband.errors import InputError
 from deepband.execution.limits import Limits
-from deepband.execution.objective import Objective, takes_context
+from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
 from deepband.study.confirmation_session import ConfirmationSession
 from deepband.study.repetitions import Repetition, check_seeds, missing, repetitions, selected
@@ -30,7 +30,7 @@ def confirm(
         raise InputError(
             "confirm takes no precheck: it repeats configs that have already been trained."
         )
-    seeded = takes_context(options.called(objective))
+    seeded = options.gives_context(objective)
     with session.confirming.lock:  # a second thread waits, and then finds everything recorded
         wanted = repetitions(selected(session.state, top), seeds)
         if missing(session.state, wanted):

@@ -71,7 +71,7 @@ class FactLog:
             return None
         from deepband.core.virtual_schedule import VirtualSchedule
 
-        simulated, held = self._simulated, self._held
+        simulated, held = self._simulated, self._undecided
         if simulated is None or simulated.run != self.state.run.number:
             simulated = self._simulated = VirtualSchedule(self.state, held)
         else:
@@ -79,12 +79,12 @@ class FactLog:
         return simulated
 
     @property
-    def _held(self) -> Collection[int]:
+    def _undecided(self) -> Collection[int]:
         """The brackets whose promotions wait for a decision whether they are skipped."""
         return self._omissions.undecided(self.state) if self._omissions else ()
 
     @property
-    def _withheld(self) -> Collection[int]:
+    def _held(self) -> Collection[int]:
         """The brackets of which no job can start."""
         return self._omissions.held(self.state) if self._omissions else ()
 
@@ -136,16 +136,21 @@ class FactLog:
                 self.storage.end_turn()
 
     @contextmanager
-    def saving(self, **risks: float | None) -> Iterator[Omissions | None]:
+    def omitting(
+        self,
+        skip: float | None = None,
+        stop: float | None = None,
+        stop_training: float | None = None,
+    ) -> Iterator[Omissions | None]:
         """Within this block, decide by the risks `skip`, `stop` and `stop_training` what is not
         evaluated, or not to the end. A run that was stopped with a larger risk continues. Locks the
         study until it is closed."""
         with self._method_lock.lock:
             self._lock()
-            if any(risk is not None for risk in risks.values()):
+            if (skip, stop, stop_training) != (None, None, None):
                 from deepband.study.omissions import Omissions
 
-                self._omissions = Omissions(self.state, self.source, **risks)
+                self._omissions = Omissions(self.state, self.source, skip, stop, stop_training)
         try:
             with self._method_lock.lock:
                 self._continue_run()
@@ -247,7 +252,7 @@ class FactLog:
     def _due_shares(self, facts: Sequence[Fact]) -> list[JobFinished]:
         if self._shared is None:
             return []
-        return self._shared.due(self.state, facts, time.time(), self._withheld)
+        return self._shared.due(self.state, facts, time.time(), self._held)
 
     def _forget_due(self) -> None:
         """Let what was due be due again."""

@@ -24,7 +24,7 @@ from deepband.study.session import Session
 from deepband.system.process_identity import NO_PROCESS, is_dead, this_process
 
 if TYPE_CHECKING:
-    from deepband.execution.checkpoint_cleanup import Pruner
+    from deepband.execution.checkpoint_cleanup import CheckpointCleanup
     from deepband.execution.context import Context
 
 Leased: TypeAlias = Job | str
@@ -108,12 +108,12 @@ def record_leased(session: Session, pairs: Iterable[tuple[Leased, Outcome]]) -> 
         for job, _ in found:
             check_open(session.state, job, session.learns)
         _check_different([job for job, _ in found])
-        pruner = _pruner(session)
+        cleanup = _cleanup(session)
         for job, outcome in found:
             _accept_saved(session, job, outcome)
         session.record_outcomes(found)
-        if pruner:
-            pruner.prune([job for job, _ in found])
+        if cleanup:
+            cleanup.prune([job for job, _ in found])
 
 
 def _check_different(jobs: Sequence[Job]) -> None:
@@ -195,10 +195,10 @@ def _accept_saved(session: Session, job: Job, outcome: Outcome) -> None:
                 checkpoints.accept(job.key, folder.name)
 
 
-def _pruner(session: Session) -> Pruner | None:
+def _cleanup(session: Session) -> CheckpointCleanup | None:
     """What removes superfluous checkpoints, if there are any."""
     if not session.persistent or not session.checkpoints.folder.is_dir():
         return None
-    from deepband.execution.checkpoint_cleanup import Pruner
+    from deepband.execution.checkpoint_cleanup import CheckpointCleanup
 
-    return Pruner(session, session.checkpoints)
+    return CheckpointCleanup(session, session.checkpoints)

@@ -223,7 +223,7 @@ class Session(FactLog):
         return (key for key in keys if not shared.waits(state, *key[:2]))
 
     def _without_held(self, keys: Iterator[JobKey]) -> Iterator[JobKey]:
-        held = self._withheld
+        held = self._held
         return (key for key in keys if key[0] not in held) if held else keys
 
     @property

@@ -234,7 +234,7 @@ class Study:
             warn_of_small_batches(self.session, batch)
         watch = FailureWatch(self.session.state)
         self._take_over()
-        with self.session.saving(skip=skip, stop=stop, stop_training=stop_training) as omissions:
+        with self.session.omitting(skip=skip, stop=stop, stop_training=stop_training) as omissions:
             run_jobs(self.session, objective, limits, options)
             warn_of_missing_curves(omissions)
         warn_of_failures(watch, self.session)
@@ -444,8 +444,7 @@ class Study:
         wanted = "tell_all takes pairs, [(job, result), ...]"
         session = self.session
         outcomes = list(read_results(pairs, wanted, session.state.criteria))
-        unusual = (job for job, _ in outcomes if type(job) is not Job or job.token)
-        if not any(map(_is_leased, unusual)):
+        if not any(_is_leased(job) for job, _ in outcomes):
             session.record_outcomes(outcomes)
             return
         from deepband.study.leased_jobs import record_leased

@@ -153,7 +153,7 @@ def _run_steps(
     """Run a study, then extend and run it step by step. The limits are those of all of it."""
     if not study.done:
         warn_of_small_space(study.session)
-    with study.session.saving(**risks) as omissions:
+    with study.session.omitting(**risks) as omissions:
         run_jobs(study.session, objective, limits, options)
         for strategy, target in steps:
             if not study.done or limits.out_of_time():
