@@ -2,7 +2,7 @@
 
     python bench/savings.py saved 10         on the reporting data sets, with 10 seeds
     python bench/savings.py saved 2 synthetic
-    python bench/savings.py sampled forest 2  with another sampler and 2 seeds, after one run
+    python bench/savings.py sampled forest 2  with another sampler and 2 seeds
     python bench/savings.py waiting          how much longer a run takes with many workers
 
 `saved` lets the decisions of deepband itself run on studies whose losses are all known, as
@@ -118,31 +118,44 @@ def sampled(sampler: SamplerName, seeds: int, data: str) -> None:
     cases = [(world, sampler, data) for world in worlds(data, "reporting", seeds)]
     with Pool(PROCESSES) as pool:
         found = pool.starmap(sampled_ends, cases, chunksize=1)
-    print(f"\n{sampler}, {len({name for name, _ in found})} data sets, {seeds} seeds")
-    show(found)
+    for situation in SITUATIONS:
+        names = {name for name, _ in found}
+        print(f"\n{situation}, {sampler}, {len(names)} data sets, {seeds} seeds")
+        show([(name, by_situation[situation]) for name, by_situation in found])
 
 
-def sampled_ends(world: World, sampler: SamplerName, data: str) -> tuple[str, dict[str, End]]:
-    """By rule: the ends of a study that is stopped, continued and completed, without skips and with
-    them."""
+def sampled_ends(
+    world: World, sampler: SamplerName, data: str
+) -> tuple[str, dict[str, dict[str, End]]]:
+    """By situation and rule, of a data set with a seed."""
     problem = problem_of(world, data)
     high = problem.fidelity.high / LARGEST
 
     def train(config: dict[str, Any], budget: float) -> float:
         return 1.0 - float(problem.accuracies([config], [high * budget])[0])
 
-    found: dict[str, End] = {}
-    for skip in (None, BOTH):
-        study = deepband.open_study(
-            space=problem.space, sampler=sampler, seed=world.seed, max_budget=LARGEST
-        )
-        for stop in (*STOPS, None):
-            study.optimize(train, skip=skip, stop=stop, progress=False)
-            given = {"skip": skip, "stop": stop}
-            found[rule_name({name: risk for name, risk in given.items() if risk})] = end_of(
-                world.regret, study
-            )
-    return world.data_set, {"full": found.pop("full")} | found
+    def ends_in(situation: str) -> dict[str, End]:
+        """Those of a study that is stopped, continued and completed, without skips and with."""
+        found: dict[str, End] = {}
+        for skip in (None, BOTH):
+            study = open_sampled(problem.space, sampler, world.seed, situation)
+            if situation != SITUATIONS[0]:
+                study.optimize(train, skip=skip, progress=False)
+                study.deepen("preserving")
+            for stop in (*STOPS, None):
+                study.optimize(train, skip=skip, stop=stop, progress=False)
+                given = {"skip": skip, "stop": stop}
+                name = rule_name({rule: risk for rule, risk in given.items() if risk})
+                found[name] = end_of(world.regret, study)
+        return {"full": found.pop("full")} | found
+
+    return world.data_set, {situation: ends_in(situation) for situation in SITUATIONS}
+
+
+def open_sampled(space: Any, sampler: SamplerName, seed: int, situation: str) -> deepband.Study:
+    """A study that reaches the largest budget in one run, or is to be deepened once."""
+    first = LARGEST if situation == SITUATIONS[0] else LARGEST // 3
+    return deepband.open_study(space=space, sampler=sampler, seed=seed, max_budget=first)
 
 
 def problem_of(world: World, data: str) -> Problem:

@@ -28,7 +28,16 @@ from curve_frontier import SITUATIONS, End, show
 from curve_worlds import LARGEST, World, worlds
 from deepband.research.statistics import Difference
 from deepband.samplers import SamplerName
-from savings import BOTH, DATA, PROCESSES, end_of, problem_of, rule_name, sampler_named
+from savings import (
+    BOTH,
+    DATA,
+    PROCESSES,
+    end_of,
+    open_sampled,
+    problem_of,
+    rule_name,
+    sampler_named,
+)
 
 RULES: tuple[dict[str, float], ...] = (
     {},
@@ -46,10 +55,9 @@ def run_to_end(
     train: Any, space: Any, sampler: SamplerName, seed: int, situation: str, rule: dict[str, float]
 ) -> deepband.Study:
     """A study with the arguments of a rule, in one run or deepened."""
-    first = LARGEST if situation == SITUATIONS[0] else LARGEST // 3
-    study = deepband.open_study(space=space, sampler=sampler, seed=seed, max_budget=first)
+    study = open_sampled(space, sampler, seed, situation)
     study.optimize(train, progress=False, **rule)  # type: ignore[arg-type] # each is a float
-    if first < LARGEST:
+    if study.max_budget < LARGEST:
         study.deepen("preserving")
         study.optimize(train, progress=False, **rule)  # type: ignore[arg-type]
     return study

@@ -15,6 +15,7 @@ import pytest
 import deepband
 from deepband import NoResultError, Study
 from deepband.analysis.export import canonical
+from deepband.study.thread_safety import synchronized
 from driving import SPACE, noisy
 
 
@@ -105,3 +106,11 @@ def test_a_copy_has_a_lock_of_its_own() -> None:
     study = deepband.open_study(space=SPACE, max_budget=3)
     for other in (copy.deepcopy(study), pickle.loads(pickle.dumps(study)), study.copy()):
         assert other.ask() is not None
+
+
+def test_a_class_must_have_the_methods_that_are_free() -> None:
+    with pytest.raises(TypeError, match="renamed"):
+
+        @synchronized(free={"gone"})
+        class _Renamed:
+            def here(self) -> None: ...

@@ -33,7 +33,7 @@ SECONDS_TO_WAIT = 30.0
 """How long a call that uses leases waits for another process to unlock the study."""
 
 
-@synchronized(free={"parallel", "turn", "saving"})
+@synchronized(free={"parallel", "turn", "omitting"})
 class FactLog:
     """A study's storage, its state, and its observers."""
 

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from deepband.plots import Plots
     from deepband.study.session import SpaceSpec
 
-FREE = {"ask", "ask_all", "ask_batch", "tell", "tell_all", "release", "optimize", "auto_extend"}
-FREE |= {"work"}
-FREE |= {"renew", "confirm", "plot", "max_budget", "width", "done", "observe", "close", "save_as"}
+FREE = {"ask", "ask_all", "ask_batch", "tell", "tell_all", "release", "renew", "optimize", "work"}
+FREE |= {"auto_extend", "confirm", "observe", "save_as", "close", "plot"}
+FREE |= {"max_budget", "width", "done"}
 """Methods whose steps are locked one by one, and values that any thread may read."""
 
 

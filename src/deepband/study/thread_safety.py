@@ -30,6 +30,8 @@ def synchronized(free: Collection[str]) -> Callable[[Class], Class]:
     """A class whose public methods and properties, except the free ones, hold the object's lock."""
 
     def changed(kind: Class) -> Class:
+        if unknown := set(free).difference(dir(kind)):
+            raise TypeError(f"{kind.__name__} has no {sorted(unknown)}: a method was renamed")
         for name, member in list(vars(kind).items()):
             if name.startswith("_") or name in free:
                 continue
