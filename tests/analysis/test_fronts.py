@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepband import Evaluation, InputError, UnknownNameError
-from deepband.analysis.chart_data import charged, incumbent
 from deepband.analysis.export import cells, jsonl, table
 from deepband.analysis.feasibility import feasibility_notes, verdict
 from deepband.analysis.fronts import Archive, front_chart, volume_chart
@@ -94,17 +93,6 @@ def test_wrong_choices_of_a_front_are_refused() -> None:
         front_chart(state, "bracket")
     with pytest.raises(InputError, match=r"a front needs two objectives.*`incumbent`"):
         front_chart(open_study().session.state)
-
-
-def test_every_result_is_charged_as_for_the_incumbent() -> None:
-    state = deepened(["preserving", "efficient"]).session.state
-    known = incumbent(state)
-    *_, (whole, resumed, _) = charged(state)
-    assert (known.spent, known.spent_resumed) == (whole, resumed)
-    spent = {result[:3]: (whole, resumed) for whole, resumed, result in charged(state)}
-    assert len(spent) == sum(1 for _ in state.all_results())
-    for step in known.steps:
-        assert spent[step.result[:3]] == (step.spent, step.spent_resumed)
 
 
 @pytest.mark.parametrize("objectives", [TWO, THREE])

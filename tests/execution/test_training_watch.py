@@ -65,9 +65,7 @@ def test_it_costs_what_it_had_used_when_it_should_have_stopped() -> None:
     assert watched((27, math.nan)).stopped_after(27) == 27.0
 
 
-@pytest.mark.parametrize(
-    "points", [[(1.0, 0.95)], [(1.0, 0.5), (3.0, 0.5)], [(1.0, 0.5), (2.5, math.nan)]]
-)
+@pytest.mark.parametrize("points", [[(1.0, 0.95)], [(1.0, 0.5), (3.0, 0.5)]])
 def test_an_interrupted_attempt_leaves_its_watch_to_the_next(
     tmp_path: Path, points: list[tuple[float, float]]
 ) -> None:
@@ -81,6 +79,26 @@ def test_an_interrupted_attempt_leaves_its_watch_to_the_next(
     assert repr(continued.curve) == repr(watch.curve)
     continued.report(4.0, 0.51, [(4.0, 0.51)])  # was compared with the limit at 3 before
     assert continued.should_stop() is watch.should_stop() or len(points) == 1
+
+
+def test_a_divergence_is_not_left_to_the_next_attempt(tmp_path: Path) -> None:
+    """But it knows which limits were compared."""
+    watch = TrainingWatch(LIMITS, 27.0, persistent=True)
+    context = deepband.Context(seed=0, path=tmp_path / "0-0-0.a", watch=watch)
+    context.report(1.0, 0.5)
+    context.report(3.0, math.nan)
+    assert watch.should_stop()
+    continued = TrainingWatch(LIMITS, 27.0).continued(watch_file(context.path))
+    assert not continued.should_stop()
+    assert continued.step == 1.0
+
+
+def test_an_attempt_without_limits_takes_nothing_over(tmp_path: Path) -> None:
+    watch = TrainingWatch(LIMITS, 27.0, persistent=True)
+    context = deepband.Context(seed=0, path=tmp_path / "0-0-0.a", watch=watch)
+    context.report(1.0, 0.95)
+    assert watch_file(context.path).exists()
+    assert not TrainingWatch((), 27.0).continued(watch_file(context.path)).should_stop()
 
 
 def test_a_watch_file_of_anything_else_is_ignored(tmp_path: Path) -> None:

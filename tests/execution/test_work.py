@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
@@ -156,3 +157,22 @@ def test_two_hundred_kills_come_to_the_study_of_one(folder: Path) -> None:
     kills = kill_at_random(folder, 20, SOAK_KILLS, 0.08, seed=3)
     assert kills == SOAK_KILLS
     check(folder, 20, kills)
+
+
+def test_what_diverged_in_another_process_is_no_success(tmp_path: Path) -> None:
+    """Otherwise an objective that always diverges would fill the run."""
+    place = tmp_path / "a.study"
+    deepband.open_study(place, space={"x": (0.0, 1.0)}, max_budget=9).ask(lease=0.01)
+    study, calls = deepband.open_study(place), []
+
+    def diverge(config: dict[str, float], budget: float, context: deepband.Context) -> float:
+        context.report(1, math.nan)
+        calls.append(budget)
+        if len(calls) == 1:
+            with deepband.open_study(place) as other:
+                other.work(diverge, jobs=1, first_failures=0, progress=False)
+        return 0.0 if context.should_stop() else 1.0
+
+    with pytest.raises(deepband.ObjectiveError, match="infinite or NaN"):
+        study.work(diverge, progress=False)
+    assert len(study.evaluations) == 1

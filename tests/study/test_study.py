@@ -338,9 +338,9 @@ def test_explain_says_why() -> None:
     lines = [str(verdict) for verdict in study.explain(0, 0)]
     assert lines == [
         "run 0, rung 0, budget 1: loss 0 ranks 1 of 9 for 3 slots: promoted "
-        "(the last one promoted has loss 0.2)",
+        "(the worst promoted has loss 0.2)",
         "run 0, rung 1, budget 3: loss 0 ranks 1 of 3 for 1 slot: promoted "
-        "(the last one promoted has loss 0)",
+        "(the worst promoted has loss 0)",
         "run 0, rung 2, budget 9: loss 0 on the top rung",
     ]
     (loser,) = study.explain(0, 5)

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deepband
-from bowl_study import exported, loss_of, open_study
+from bowl_study import exported, loss_of, open_study, train_in_steps
 from deepband import Context, InputError, Job, StorageError, Study
 from deepband.analysis.export import canonical, jsonl, table
 from deepband.core.evaluations import best_first
@@ -35,32 +35,19 @@ RISK = 0.4
 pytestmark = pytest.mark.filterwarnings("ignore::deepband.FailedEvaluationsWarning")
 
 
-def train(config: dict[str, float], budget: float, context: Context) -> float:
-    """Reports its loss after every unit of budget. Some configs fail."""
-    loss = math.inf
-    for step in range(int(context.previous_budget) + 1, int(budget) + 1):
-        loss = loss_of(config, step)
-        context.report(step, loss)
-        if context.should_stop():
-            return loss
-    if config["x"] > 0.95:
-        raise RuntimeError("too large")
-    return loss
-
-
 def train_all(
     configs: list[dict[str, float]], budget: float, contexts: list[deepband.BatchContext]
 ) -> list[float]:
     losses = []
     for config, context in zip(configs, contexts, strict=True):
-        losses.append(train({**config, "x": min(config["x"], 0.95)}, budget, context))
+        losses.append(train_in_steps({**config, "x": min(config["x"], 0.95)}, budget, context))
         if config["y"] < 0.5:
             context.finish(losses[-1])
     return losses
 
 
 def stopping(study: Study, risk: float | None = RISK, **given: Any) -> Study:
-    study.optimize(train, stop_training=risk, progress=False, first_failures=0, **given)
+    study.optimize(train_in_steps, stop_training=risk, progress=False, first_failures=0, **given)
     return study
 
 
@@ -80,7 +67,7 @@ def deepened() -> Study:
 
 def test_without_a_risk_nothing_changes() -> None:
     plain = open_study()
-    plain.optimize(train, progress=False, first_failures=0)
+    plain.optimize(train_in_steps, progress=False, first_failures=0)
     for risk in (None, 0, 0.0):
         assert exported(stopping(open_study(), risk)) == exported(plain)
     assert not stopped_of(plain)
@@ -158,7 +145,7 @@ def evaluated(study: Study, job: Job) -> Outcome:
     context = Context(seed=0, path=Path(), watch=replace(watch, persistent=False))
     task = Task(job, context, session.state.criteria, keeps=False)
     try:
-        outcome = outcome_of(task, train(job.config, job.budget, context))
+        outcome = outcome_of(task, train_in_steps(job.config, job.budget, context))
     except RuntimeError:
         outcome = Outcome(None, "RuntimeError: too large")
     return outcome._replace(curve=tuple(context.reported) or None)
@@ -352,12 +339,12 @@ def test_a_confirmation_is_never_stopped() -> None:
 @pytest.mark.parametrize("risk", [2, -0.1, math.nan, "much"])
 def test_a_risk_is_a_probability(risk: Any) -> None:
     with pytest.raises(InputError, match=r"stop_training is .*: give a probability below 1"):
-        open_study().optimize(train, stop_training=risk)
+        open_study().optimize(train_in_steps, stop_training=risk)
 
 
 def test_work_ahead_is_refused() -> None:
     with pytest.raises(InputError, match="`ahead` would train configs to the end"):
-        open_study().optimize(train, stop_training=0.1, ahead=True)
+        open_study().optimize(train_in_steps, stop_training=0.1, ahead=True)
 
 
 def test_an_objective_without_a_context_cannot_be_stopped() -> None:
@@ -398,9 +385,9 @@ def test_hopeless_configs_are_not_promoted_to_fill_slots() -> None:
         (verdict,) = (
             each for each in study.explain(skip.bracket, skip.index) if each.skipped is not None
         )
-        assert "its training was stopped early (stop_training=0.6)" in verdict.reason
+        assert "its training was stopped early" in verdict.reason
     study.deepen("preserving")
-    study.optimize(train, progress=False, first_failures=0)
+    study.optimize(train_in_steps, progress=False, first_failures=0)
     assert not study.session.state.run.skipped
     assert study.done
 
@@ -494,6 +481,88 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, saves: str, moment: str
     assert found[0] == found[1]
     assert any(after is not None for *_, after in found[0])
     assert not list(tmp_path.glob("*/checkpoints/*/attempts/*"))
+
+
+@pytest.mark.parametrize("risk", [None, 0.2])
+def test_a_divergence_of_an_interrupted_attempt_is_not_taken_over(
+    tmp_path: Path, risk: float | None
+) -> None:
+    """The objective may have been fixed since."""
+
+    def broken(config: dict[str, float], budget: float, context: Context) -> float:
+        watch = context.watch
+        if watch is not None and (watch.limits or risk is None):
+            context.report(1, math.nan)
+            assert watch.curve is not None
+            raise KeyboardInterrupt
+        return train_in_steps(config, budget, context)
+
+    study, plain = open_study(tmp_path / "a.study"), open_study()
+    given: dict[str, Any] = {"stop_training": risk, "progress": False, "first_failures": 0}
+    with pytest.raises(KeyboardInterrupt):
+        study.optimize(broken, **given)
+    for each in (study, plain):
+        each.optimize(train_in_steps, **given)
+    assert exported(study) == exported(plain)
+
+
+def test_an_interrupted_attempt_stops_no_training_without_the_argument(tmp_path: Path) -> None:
+    def interrupted(config: dict[str, float], budget: float, context: Context) -> float:
+        for step in range(1, int(budget) + 1):
+            context.report(step, loss_of(config, step))
+            if context.watch is not None and context.watch.curve is not None:
+                raise KeyboardInterrupt
+        return loss_of(config, budget)
+
+    study = open_study(tmp_path / "a.study")
+    with pytest.raises(KeyboardInterrupt):
+        study.optimize(interrupted, stop_training=RISK, progress=False)
+    assert list(tmp_path.glob("**/*.watch"))
+    study.optimize(train_in_steps, progress=False, first_failures=0)
+    assert study.done
+    assert not stopped_of(study)
+
+
+def test_a_skip_of_a_config_that_was_stopped_names_no_risk() -> None:
+    """It may have diverged, without any risk that training is stopped."""
+
+    def diverge(config: dict[str, float], budget: float, context: Context) -> float:
+        context.report(0.5, math.nan if config["y"] > 0.1 else 0.5)
+        return 0.0 if context.should_stop() else loss_of(config, budget)
+
+    study = open_study()
+    study.optimize(diverge, skip=0.9, progress=False, first_failures=0)
+    state = study.session.state
+    skips = [
+        each for each in state.run.skips() if each[:2] in {k[:2] for k in state.standings.stopped}
+    ]
+    assert skips
+    for skip in skips:
+        reasons = " ".join(each.reason for each in study.explain(*skip[:2]))
+        assert "skipped: its training was stopped early" in reasons
+        assert "stop_training" not in reasons
+
+
+@pytest.mark.parametrize("kills", [False, True])
+def test_training_that_continues_after_a_divergence_has_diverged(
+    tmp_path: Path, kills: bool
+) -> None:
+    def diverge_once(config: dict[str, float], budget: float, context: Context) -> float:
+        begun = int(context.restore(step=0)["step"])
+        for step in range(begun + 1, int(budget) + 1):
+            context.report(step, math.nan if step == 2 else loss_of(config, step))
+            context.save(step=step)
+            if kills and step == 2:
+                killed_once(tmp_path)
+            if context.should_stop():
+                break
+        return loss_of(config, budget)
+
+    study = open_study(tmp_path / "a.study")
+    study.optimize(diverge_once, workers=2, first_failures=0, progress=False)
+    assert (tmp_path / "killed").exists() is kills
+    for each in study.evaluations:
+        assert each.stopped_after == (None if each.budget == 1 else 2.0)
 
 
 def fields(each: deepband.Evaluation) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@ budget: what tests of skips, stops and stopped training run."""
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,19 @@ def loss_of(config: dict[str, float], budget: float) -> float:
 def bowl(job: Job) -> object:
     """The loss of a job, as `tell` takes it; some configs fail."""
     return RuntimeError("too large") if job.config["x"] > 0.95 else loss_of(job.config, job.budget)
+
+
+def train_in_steps(config: dict[str, float], budget: float, context: deepband.Context) -> float:
+    """Reports its loss after every unit of budget. Some configs fail."""
+    loss = math.inf
+    for step in range(int(context.previous_budget) + 1, int(budget) + 1):
+        loss = loss_of(config, step)
+        context.report(step, loss)
+        if context.should_stop():
+            return loss
+    if config["x"] > 0.95:
+        raise RuntimeError("too large")
+    return loss
 
 
 def losses_of(configs: list[dict[str, float]], budget: float) -> list[float]:

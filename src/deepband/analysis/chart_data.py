@@ -8,19 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeGuard
 
 from deepband.analysis.run_names import target_of
+from deepband.analysis.spending import Spending, cells_in_order, in_order
 from deepband.core.evaluations import best_first
-from deepband.core.exact_numbers import as_number
 from deepband.core.facts import Config, JobFinished
 from deepband.core.state import State
 from deepband.errors import read_index
 from deepband.space.choices import position
 from deepband.space.space_change import combined
-
-_run, _index = attrgetter("run"), attrgetter("index")
 
 LARGEST = 1e100
 """Losses beyond this are neither drawn nor computed with."""
@@ -61,63 +58,24 @@ class Incumbent:
 
 def incumbent(state: State) -> Incumbent:
     """How the best loss improved, over all runs."""
-    unit, eta = state.schedule.unit, state.schedule.eta
-    whole = resumed = 0  # in units
+    spending, least = Spending(state), math.inf
     steps: list[Step] = []
     extensions: list[Extension] = []
-    least = math.inf
-
-    def spent() -> tuple[int | float, int | float]:
-        return as_number(whole * unit), as_number(resumed * unit)
-
-    cells_of_runs = _cells_of_runs(state)
-    for run in state.runs:
+    for run, cells in zip(state.runs, cells_in_order(state), strict=True):
         if run.number:
-            extensions.append(Extension(run.number, target_of(state, run), *spent()))
-        for (rung, bracket), results in sorted(cells_of_runs[run.number].items()):
-            price = eta**rung
-            price_resumed = price - (eta ** (rung - 1) if rung > bracket else 0)
+            extensions.append(Extension(run.number, target_of(state, run), *spending.totals))
+        for results in cells:
             losses = [each.number for each in results if each.number is not None]
             if min(losses, default=math.inf) >= least:  # as in most cells
-                paid = sum(each.origin is None for each in results)
-                whole, resumed = whole + paid * price, resumed + paid * price_resumed
+                spending.add(results)
                 continue
-            for each in sorted(results, key=_index):
-                if not each.imported:
-                    whole, resumed = whole + price, resumed + price_resumed
+            for each in in_order(results):
+                spending.add([each])
                 loss = each.number
                 if loss is not None and loss < least and state.standings.is_feasible(each):
                     least = loss
-                    steps.append(Step(*spent(), each))
-    return Incumbent(tuple(steps), tuple(extensions), *spent())
-
-
-def charged(state: State) -> Iterator[tuple[int, int, JobFinished]]:
-    """Every result, in the same order, and what was spent until then, in units of the schedule:
-    every evaluation at its full budget, and if training always continued from the rung below."""
-    eta = state.schedule.eta
-    whole = resumed = 0
-    for cells in _cells_of_runs(state):
-        for (rung, bracket), results in sorted(cells.items()):
-            price = eta**rung
-            price_resumed = price - (eta ** (rung - 1) if rung > bracket else 0)
-            for each in sorted(results, key=_index):
-                if not each.imported:
-                    whole, resumed = whole + price, resumed + price_resumed
-                yield whole, resumed, each
-
-
-def _cells_of_runs(state: State) -> list[dict[tuple[int, int], list[JobFinished]]]:
-    """The results of each run, by (rung, bracket)."""
-    found: list[dict[tuple[int, int], list[JobFinished]]] = [{} for _ in state.runs]
-    for (bracket, rung), results in state.results.items():
-        runs = set(map(_run, results.values()))
-        for run in runs:
-            of_run = list(results.values())
-            if len(runs) > 1:
-                of_run = [each for each in of_run if each.run == run]
-            found[run][rung, bracket] = of_run
-    return found
+                    steps.append(Step(*spending.totals, each))
+    return Incumbent(tuple(steps), tuple(extensions), *spending.totals)
 
 
 class CurveRow(NamedTuple):

@@ -133,7 +133,7 @@ def _decided(state: State, run: Run, bracket: int, index: int, rung: int) -> Ver
     if risk is not None:
         why = f"it becomes the best with a probability of {risk:.2g}"
         if (bracket, index, rung) in state.standings.stopped:
-            why = f"its training was stopped early (stop_training={risk:.6g})"
+            why = "its training was stopped early"
         reason = f"{verdict.reason}, and skipped: {why}"
         return replace(verdict, reason=reason, promoted=False, skipped=risk)
     return replace(verdict, promoted=index in run.arrived[bracket, rung + 1])
@@ -161,7 +161,7 @@ def _ranked(
             f"{'promoted' if promoted else 'not promoted'}"
         )
         if last is not None:
-            reason += f" (the last one promoted has {_show(state, results[last], numbers[last])})"
+            reason += f" (the worst promoted has {_show(state, results[last], numbers[last])})"
     return replace(
         verdict,
         reason=reason,

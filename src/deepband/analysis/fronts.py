@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from deepband.analysis.chart_data import Extension, charged, has_drawable_loss, incumbent
+from deepband.analysis.chart_data import Extension, has_drawable_loss, incumbent
 from deepband.analysis.hypervolume import default_reference, dominated, read_reference
 from deepband.analysis.run_names import name_of
-from deepband.core.exact_numbers import as_number
+from deepband.analysis.spending import Spending, cells_in_order, in_order
 from deepband.core.facts import JobFinished
 from deepband.core.rank_order import non_dominated
 from deepband.core.state import State
@@ -158,15 +159,16 @@ def volume_chart(state: State, reference: Mapping[str, float] | None = None) -> 
 
 
 def _volume_steps(state: State, reference: tuple[float, ...]) -> Iterator[VolumeStep]:
-    unit, archive, largest = state.schedule.unit, Archive(), 0.0
-    for whole, resumed, result in charged(state):
+    spending, archive, largest = Spending(state), Archive(), 0.0
+    for result in chain.from_iterable(map(in_order, chain.from_iterable(cells_in_order(state)))):
+        spending.add([result])
         standing = state.standings.of(result)
         if not standing.finite or not archive.add(standing.losses or ()):
             continue
         volume = dominated(archive.vectors, reference)
         if volume > largest:
             largest = volume
-            yield VolumeStep(as_number(whole * unit), as_number(resumed * unit), volume, result)
+            yield VolumeStep(*spending.totals, volume, result)
 
 
 class Archive:

@@ -136,13 +136,13 @@ class Outcome(NamedTuple):
     stopped_after: float | None = None
 
     @property
-    def diverged(self) -> bool:
-        """Whether training was stopped because a reported loss was infinite or NaN."""
-        return bool(self.stopped_after and self.curve and not math.isfinite(self.curve[-1][1]))
-
-    @property
     def failed(self) -> bool:
         return self.loss is None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it neither failed nor diverged."""
+        return self.loss is not None and not _has_diverged(self)
 
     def timed(self, seconds: float) -> Outcome:
         """The same outcome of an evaluation that took this long."""
@@ -178,10 +178,21 @@ class JobFinished(NamedTuple):
         return None if isinstance(self.loss, tuple) else self.loss
 
     @property
+    def succeeded(self) -> bool:
+        """Whether the evaluation neither failed nor diverged."""
+        return self.loss is not None and not _has_diverged(self)
+
+    @property
     def imported(self) -> bool:
         """Whether the result was imported instead of evaluated by this study, which then paid
         nothing for it."""
         return self.origin is not None
+
+
+def _has_diverged(result: Outcome | JobFinished) -> bool:
+    """Whether training was stopped because a reported loss was infinite or NaN."""
+    after, curve = result.stopped_after, result.curve
+    return bool(after and curve and not math.isfinite(curve[-1][1]))
 
 
 PRECHECK = "precheck"

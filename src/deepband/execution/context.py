@@ -118,6 +118,8 @@ class Context:
 def restore_curve(context: Context, curve: Sequence[tuple[float, float]]) -> None:
     """Let the learning curve begin with what an interrupted attempt at the job had reported."""
     context.reported[:0] = curve
+    if context.watch is not None:
+        context.watch.resume(curve)
 
 
 def training_seed(seed: int, *key: int) -> int:

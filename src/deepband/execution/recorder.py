@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from operator import or_
 
 from deepband.core.facts import JobKey
 from deepband.core.records import Attempt, Job
@@ -54,12 +53,10 @@ class Recorder:
         """Take outcomes that are to be recorded. Raises ObjectiveError if all of them failed or
         diverged, and they are enough, unless others of the same call may still succeed."""
         self.pending += attempts
-        failed = [attempt.outcome.loss is None for attempt in attempts]
-        self.any_failed |= any(failed)
+        self.any_failed |= any(attempt.outcome.loss is None for attempt in attempts)
         if self._trusted or not attempts:
             return
-        diverged = [attempt.outcome.diverged for attempt in attempts]
-        if not all(map(or_, failed, diverged)) or self._shared.any_succeeded:
+        if any(each.outcome.succeeded for each in attempts) or self._shared.any_succeeded:
             self._trusted = True
         elif conclusive and len(self.pending) >= self._first_failures:
             first = self.pending[: self._first_failures]

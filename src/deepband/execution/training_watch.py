@@ -44,16 +44,24 @@ class TrainingWatch:
 
     def report(self, step: float, loss: float, curve: Sequence[tuple[float, float]]) -> bool:
         """Take note of a loss or value, the last one of this curve. Returns whether it was compared
-        with a limit, or says that training should stop."""
-        reached = [limit for budget, limit in self.limits if self.step < budget <= step]
-        self.step = max(self.step, step)
+        with a limit."""
         if self.curve is not None:
             return False
-        limit = reached[-1] if reached and step < self.budget else math.inf
-        if not math.isfinite(loss) or (-loss if self.maximize else loss) > limit:
+        if not math.isfinite(loss):
             self.curve = tuple(curve)
-            return True
+            return False  # the next attempt may be one of an objective that was fixed
+        reached = [limit for budget, limit in self.limits if self.step < budget <= step]
+        self.step = max(self.step, step)
+        if reached and step < self.budget and (-loss if self.maximize else loss) > reached[-1]:
+            self.curve = tuple(curve)
         return bool(reached)
+
+    def resume(self, curve: Sequence[tuple[float, float]]) -> None:
+        """Take note of what an interrupted attempt had reported until the state that this one
+        continues from: it may have diverged."""
+        for position, (_, loss) in enumerate(curve, 1):
+            if self.curve is None and not math.isfinite(loss):
+                self.curve = tuple(curve[:position])
 
     def should_stop(self) -> bool:
         """Whether training should stop. If so, the evaluation counts as stopped early."""
@@ -77,6 +85,8 @@ class TrainingWatch:
 
     def continued(self, file: Path) -> TrainingWatch:
         """The watch of an attempt that continues after the one that has left this file, if any."""
+        if not self.limits:
+            return self
         try:
             found = json.loads(plain_files.read_file(file.parent, file.name, most=MOST_BYTES))
             step, curve = float(found["step"]), _read_curve(found["curve"])

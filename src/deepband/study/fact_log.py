@@ -157,7 +157,8 @@ class FactLog:
                 self._store_derived(())
             yield self._omissions
         finally:
-            self._omissions = None
+            with self._method_lock.lock:
+                self._omissions = None
 
     def _continue_run(self) -> None:
         """Take the stop of the current run back, unless it would be stopped again."""

@@ -153,7 +153,7 @@ class LeasingSession:
             self._session.record_outcomes(pairs, origin)
         for job, outcome in pairs:
             self._held.pop(job.key, None)
-            self._succeeded += not outcome.failed
+            self._succeeded += outcome.succeeded
 
     def _lease(self, choose: Callable[[], list[JobKey]]) -> list[Job]:
         with self.turn():
@@ -265,8 +265,8 @@ class LeasingSession:
 
 
 def _successes(state: State) -> int:
-    """How many evaluations of the study have a loss."""
-    return sum(result.loss is not None for result in state.all_results())
+    """How many evaluations of the study neither failed nor diverged."""
+    return sum(result.succeeded for result in state.all_results())
 
 
 def work(session: Session, objective: Objective, limits: Limits, options: RunOptions) -> None:
