@@ -16,7 +16,7 @@ DOCS = Path(__file__).parent
 
 
 def main() -> None:
-    run_code_of("tutorial.md")
+    run_code_of("tutorial.md", until="## 7.")  # which widens the study
     study = deepband.open_study("wave.study")
     axes = study.plot.brackets()
     axes.set_title("max_budget 9 (blue), deepened to 27 (orange)")
@@ -29,8 +29,9 @@ def main() -> None:
         save(getattr(study.plot, kind)(), kind)
 
 
-def run_code_of(page: str) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S)
+def run_code_of(page: str, until: str | None = None) -> None:
+    text = (DOCS / page).read_text().partition(until or "\0")[0]
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
         exec(block, namespace)
