@@ -8,21 +8,21 @@ skip RISK     a promoted config is skipped if the probability that it becomes th
               rung, among those there and all that were promoted with it, is below RISK
 effect RISK   the same if the expected improvement over the best of these is below RISK, in units of
               the distance from the best loss to the median
-half SHARE    only this share of the promoted configs, rounded up, is evaluated
+share SHARE   only this share of the promoted configs, rounded up, is evaluated
 stop RISK     the run ends if the probability is below RISK that a config that may still be
               evaluated is better on the top rung, by a tenth of the unit of losses, than the best
               one there
 brackets N    the run ends after N brackets
 both RISK     `skip 0.01` together with `stop RISK`
 
-After a deepening from 9 to 27, `skip` and `half` have decided in both runs, `stop` and `brackets`
+After a deepening from 9 to 27, `skip` and `share` have decided in both runs, `stop` and `brackets`
 in the second.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
@@ -207,7 +207,7 @@ def ends(world: World, situation: str) -> dict[str, End]:
     rules: dict[str, Skip] = {"full": never}
     rules |= {f"skip {risk}": partial(by_chance, risk) for risk in RISKS}
     rules |= {f"effect {risk}": partial(by_effect, risk) for risk in RISKS}
-    rules |= {f"half {share}": partial(by_rank, share) for share in SHARES}
+    rules |= {f"share {share}": partial(by_rank, share) for share in SHARES}
     found = {name: skipped(world, situation, rule) for name, rule in rules.items()}
     found |= stopped(world, situation, "stop", never)
     return found | stopped(world, situation, "both", partial(by_chance, 0.01))
@@ -222,26 +222,38 @@ def means(rows: list[tuple[str, dict[str, End]]], rule: str) -> Floats:
 
 
 def show(rows: list[tuple[str, dict[str, End]]]) -> None:
-    """Print a row for each rule: the saving, the regret, the difference to the full run, and to the
-    simple rule that saves as much."""
+    """Print a row for each rule: the saving, the regret, the difference to the full run, how many
+    data sets and studies are worse or better, and the difference to the simple rule that saves as
+    much."""
     full = means(rows, "full")
-    print("| rule | saved | saved, full budgets | regret | minus full | p | minus simple | p |")
+    print(
+        "| rule | saved | saved, full budgets | regret | minus full | p | data sets worse, better "
+        "| studies worse, better | minus simple | p |"
+    )
     for rule in rows[0][1]:
         own = means(rows, rule)
         saved = 1 - own.mean(axis=0)[:2] / full.mean(axis=0)[:2]
         more = Difference.of(own[:, 2] - full[:, 2])
         simple = _simple(rows, rule, own)
         other = f"{simple} | {simple.p:.2g}" if simple else " | "
+        studies = [each[rule].regret - each["full"].regret for _, each in rows]
         print(
             f"| {rule} | {100 * saved[0]:.1f} % | {100 * saved[1]:.1f} % | {own[:, 2].mean():.3f} "
-            f"| {more} | {more.p:.2g} | {other} |"
+            f"| {more} | {more.p:.2g} | {changed(own[:, 2] - full[:, 2])} "
+            f"| {changed(studies)} | {other} |"
         )
+
+
+def changed(differences: Sequence[float] | Floats) -> str:
+    """How many are above and below zero."""
+    signs = np.sign(differences).tolist()
+    return f"{signs.count(1)}, {signs.count(-1)} of {len(signs)}"
 
 
 def _simple(rows: list[tuple[str, dict[str, End]]], rule: str, own: Floats) -> Difference | None:
     """The regret of a rule minus that of its simple rule at the same average cost, which is
     interpolated between two settings."""
-    kinds = {"skip": "half", "effect": "half", "stop": "brackets", "both": "brackets"}
+    kinds = {"skip": "share", "effect": "share", "stop": "brackets", "both": "brackets"}
     kind = kinds.get(rule.split(maxsplit=1)[0])
     if kind is None:
         return None

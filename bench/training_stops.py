@@ -8,6 +8,7 @@
 among the reporting ones, nb301. `networks` trains small networks on the digits of scikit-learn;
 training is noisy there. Objectives report their loss after every unit of budget. All studies have
 eta 3 and max_budget 27, in one run or deepened from 9, and all arguments are given in both runs.
+With uniform sampling, `surrogates` also shows runs that end after some of their brackets.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
 import deepband
-from curve_frontier import SITUATIONS, End, show
+from curve_frontier import SITUATIONS, End, never, show, stopped
 from curve_worlds import LARGEST, World, worlds
 from deepband.research.statistics import Difference
 from deepband.samplers import SamplerName
@@ -91,10 +92,15 @@ def surrogate_ends(world: World, sampler: SamplerName) -> tuple[str, dict[str, d
         given = problem.space, sampler, world.seed, situation, rule
         return end_of(world.regret, run_to_end(train, *given))
 
-    return world.data_set, {
+    found = {
         situation: {rule_name(rule): end_with(situation, rule) for rule in RULES}
         for situation in SITUATIONS
     }
+    if sampler == "uniform":
+        for situation, ends in found.items():
+            simple = stopped(world, situation, "stop", never)
+            ends |= {name: end for name, end in simple.items() if name.startswith("brackets")}
+    return world.data_set, found
 
 
 PIXELS, DIGITS = load_digits(return_X_y=True)

@@ -149,7 +149,7 @@ def test_every_config_of_the_old_top_rung_is_told_why() -> None:
     assert sorted(v.rank or 0 for v in verdicts) == [1, 2, 3, 4, 5]
     assert sum(bool(v.promoted) for v in verdicts) == 2
     second = next(v for v in verdicts if v.rank == 2)
-    assert "ranks 2 of 5 over all brackets for 2 slots: promoted (the last one" in str(second)
+    assert "ranks 2 of 5 over all brackets for 2 slots: promoted (the worst" in str(second)
     assert str(second).startswith("run 1 (frugal), rung 2, budget 9: loss ")
     waiting = [str(v) for each in explained for v in each if v.rung == 3]
     assert len(waiting) == 2

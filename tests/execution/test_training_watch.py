@@ -74,6 +74,8 @@ def test_an_interrupted_attempt_leaves_its_watch_to_the_next(
     for point in points:
         context.report(*point)
     continued = TrainingWatch(LIMITS, 27.0).continued(watch_file(context.path))
+    others = TrainingWatch(((1.0, 2.0), (3.0, 0.5)), 27.0)  # those of another risk
+    assert others.continued(watch_file(context.path)) == others
     assert continued.should_stop() is watch.should_stop()
     assert continued.stopped_after(27) == watch.stopped_after(27)
     assert repr(continued.curve) == repr(watch.curve)

@@ -65,7 +65,7 @@ def test_an_error_names_the_option(command: str, wanted: str, unwanted: str) -> 
     [
         "run --max-cost -1",
         "run --max-seconds -1",
-        "run --ahead-limit -1",
+        "run --ahead --ahead-limit -1",
         "auto-extend --max-cost 99 --max-seconds -1",
     ],
 )

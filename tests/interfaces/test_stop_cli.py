@@ -42,3 +42,28 @@ def test_stops_on_the_command_line(tmp_path: Path) -> None:
     refused = run("run", place, "--stop", "2")
     assert refused.exit_code == 2
     assert "'--stop': 2.0 is not in the range 0<=x<1" in refused.stderr
+
+
+def test_a_run_that_is_refused_creates_and_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        OBJECTIVE + "\ndef fail(config, budget):\n    raise ValueError\n"
+    )
+    place, objective = tmp_path / "a.study", f"{tmp_path}/train.py:train"
+    for given, why in (
+        (["--skip", "nan"], "--skip is nan: give a probability below 1"),
+        (["--stop", "nan"], "--stop is nan: give a probability below 1"),
+        (["--stop-training", "0.1"], "the objective takes no context"),
+        (["--stop-training", "0.1", "--ahead"], "leave out one of them"),
+        (["--skip", "0.1", "--constraints", "memory=..5"], "the study has constraints"),
+        (["--ahead-limit", "3"], "give both"),
+    ):
+        refused = run("run", place, objective, "--max-budget", 9, *given)
+        assert refused.exit_code == 2, refused.output
+        assert why in " ".join(refused.stderr.split())
+        assert not place.exists()
+    failing = f"{tmp_path}/train.py:fail"
+    run("run", place, failing, "--max-budget", 9, "--first-failures", 0, "--max-cost", 5)
+    failed = deepband.open_study(place).failures().total
+    assert failed == 5
+    assert run("run", place, objective, "--retry-failed", "--skip", "nan").exit_code == 2
+    assert deepband.open_study(place).failures().total == failed

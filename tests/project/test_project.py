@@ -10,6 +10,7 @@ import io
 import re
 import subprocess
 import sys
+import textwrap
 import typing
 from collections import Counter
 from collections.abc import Callable
@@ -181,6 +182,11 @@ def test_the_prices_in_the_docs_are_those_of_quotes() -> None:
         quote = study.quote("discarding", to=high)
         prices = [*quote.cost.of_fresh, *quote.cost_resumed.of_fresh]
         assert [round(100 * price) for price in prices] == shares
+
+
+def test_the_plan_in_the_tutorial_is_that_of_its_study() -> None:
+    plan = str(deepband.plan(max_budget=9).run)
+    assert textwrap.indent(plan, "    ") in (ROOT / "docs" / "tutorial.md").read_text()
 
 
 def test_the_tests_that_the_docs_name_exist() -> None:

@@ -103,7 +103,7 @@ def test_the_tutorial_works_with_the_wheel_alone(python: Path, tmp_path: Path) -
     wave.write_text(objective + widen)
     assert "width 2" in call(python, "wave.py", folder=tmp_path)
     (tmp_path / "saved_wave.py").write_text(saving + load)
-    assert "trained for 9 units" in call(python, "saved_wave.py", folder=tmp_path)
+    assert "trained with budget 9" in call(python, "saved_wave.py", folder=tmp_path)
 
 
 @pytest.mark.heavy

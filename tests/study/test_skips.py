@@ -198,6 +198,30 @@ def test_any_interruption_gives_the_same_study(seed: int, shares: bool) -> None:
     assert exported(study) == exported(skipping(open_study(**given)))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_an_interrupted_run_that_shares_results_skips_the_same(tmp_path: Path, seed: int) -> None:
+    """Promotions that are not decided yet take no results of equal configs, whoever opens the
+    study next."""
+
+    def run_of(place: Path, max_cost: int | None) -> list[str]:
+        given = {"seed": seed, "reuse_identical": True}
+        space = {"x": [0.1, 0.2, 0.3, 0.4, 0.7, 0.8], "y": [0.0, 0.5]}
+        with open_study(place, space=space, **given) as study:
+            study.optimize(loss_of)
+            study.deepen("discarding")
+        done = False
+        while not done:
+            with deepband.open_study(place) as study:
+                study.session.name_objective(f"train.py:train{len(study.evaluations)}")
+                study.optimize(loss_of, skip=0.3, max_cost=max_cost)
+                done = study.done
+        assert skips(study)
+        return exported(study)
+
+    whole = run_of(tmp_path / "whole.study", None)
+    assert run_of(tmp_path / "parts.study", 27) == whole
+
+
 def test_promotions_wait_for_earlier_brackets() -> None:
     study = open_study()
     with study.session.omitting(skip=RISK):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import deepband
 from bowl_study import bowl, exported, finish_interrupted, loss_of, losses_of, open_study, sharing
 from deepband import InputError, StorageError, Study
 from deepband.analysis.export import canonical
+from deepband.analysis.key_figures import key_figures
 from deepband.analysis.status import status_of
 from deepband.core.facts import Fact, JobFinished, RunStopped
 from deepband.core.state import State
@@ -332,3 +334,52 @@ def test_advice_leaves_the_probability_out_if_it_is_unknown() -> None:
     for study in (large, failed, bounded):
         assert study.advice().risk is None
         assert "others" not in dict(study.advice().lines())
+
+
+@pytest.mark.filterwarnings("ignore::deepband.FailedEvaluationsWarning")
+def test_failures_of_a_stopped_run_are_not_repeated() -> None:
+    """Nothing would evaluate them."""
+
+    def often_fails(config: dict[str, float], budget: float) -> float:
+        if config["x"] > 0.7:
+            raise RuntimeError("too large")
+        return loss_of(config, budget)
+
+    study = open_study()
+    study.optimize(often_fails, stop=0.999, first_failures=0, progress=False)
+    assert study.runs[0].stopped is not None
+    failed, evaluated = study.failures().total, len(study.evaluations)
+    assert study.retry_failed() == 0
+    assert (study.failures().total, len(study.evaluations)) == (failed, evaluated)
+
+
+def test_a_quote_of_a_stopped_run_reuses_what_was_evaluated(stopped: Study) -> None:
+    quote = stopped.quote("preserving")
+    begun = {(each.bracket, each.index) for each in stopped.evaluations}
+    assert quote.configs_reused == len(begun)
+    assert quote.configs_reused + quote.configs_new == 49
+
+
+def test_the_progress_of_a_stopped_run_is_what_it_evaluated(stopped: Study) -> None:
+    state = stopped.session.state
+    figures = {each.key: each for each in key_figures(state, status_of(state))}
+    count, cost = len(stopped.evaluations), stopped.runs[0].cost
+    assert figures["progress"].detail == (f"{count} of {count} evaluations, {cost} of {cost} units")
+    assert figures["progress"].share == 1
+
+
+def test_a_second_call_in_another_thread_does_not_end_the_decisions_of_the_first() -> None:
+    study, calls = open_study(), []
+
+    def train(config: dict[str, float], budget: float) -> float:
+        calls.append(budget)
+        if len(calls) == 3:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(study.optimize, train, max_seconds=0, progress=False).result()
+        return loss_of(config, budget)
+
+    study.optimize(train, stop=RISK, progress=False)
+    alone = open_study()
+    alone.optimize(loss_of, stop=RISK, progress=False)
+    assert exported(study) == exported(alone)
+    assert study.runs[0].stopped is not None

@@ -121,7 +121,7 @@ def test_explain_names_what_was_stopped(deepened: Study) -> None:
         assert any(text in verdict.reason for verdict in verdicts)
 
 
-@pytest.mark.parametrize("strategy", ["discarding", "preserving", "efficient", "frugal"])
+@pytest.mark.parametrize("strategy", ["discarding", "preserving", "efficient"])
 def test_a_quote_is_an_upper_bound(deepened: Study, strategy: Any) -> None:
     study = deepened.copy()
     quote = study.quote(strategy)
@@ -593,3 +593,35 @@ def test_a_damaged_file_is_refused(deepened: Study, tmp_path: Path, change: str)
         upgrade(file)  # which makes the checksums fit
     with pytest.raises(StorageError, match="it was stopped after"):
         deepband.open_study(place)
+
+
+@pytest.mark.parametrize("strategy", ["preserving", "efficient", "discarding"])
+def test_a_quote_bounds_the_evaluations_of_a_run_that_stops_training(strategy: Any) -> None:
+    """Promotions of configs that were stopped are skipped, so it may make fewer evaluations."""
+    for seed in range(4):
+        study = stopping(open_study(eta=4, max_budget=4, seed=seed), 0.9)
+        quote = study.quote(strategy)
+        study.deepen(strategy)
+        stopping(study, 0.9)
+        run = study.runs[1]
+        assert quote.evaluations_new[0] <= run.evaluations <= quote.evaluations_new[1]
+        assert quote.cost.low <= run.cost <= quote.cost.high
+        assert quote.cost_resumed.low <= run.cost_resumed <= quote.cost_resumed.high
+        assert quote.cost_resumed.high <= quote.cost.high
+
+
+def test_a_frugal_quote_stays_exact(deepened: Study) -> None:
+    study = deepened.copy()
+    quote = study.quote("frugal")
+    assert quote.exact
+    assert "stopped" not in str(quote)
+    study.deepen("frugal")
+    stopping(study)
+    run = study.runs[2]
+    assert (run.cost, run.cost_resumed) == (quote.cost.low, quote.cost_resumed.low)
+
+
+def test_an_objective_that_saves_nothing_has_nothing_to_train_again(tmp_path: Path) -> None:
+    study = open_study(tmp_path / "a.study")
+    study.optimize(train_in_steps, progress=False, first_failures=0)
+    assert study.quote().retraining == 0

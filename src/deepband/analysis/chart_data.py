@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple, TypeGuard
 
+from deepband.analysis.budget_spent import BudgetSpent, cells_in_order, in_order
 from deepband.analysis.run_names import target_of
-from deepband.analysis.spending import Spending, cells_in_order, in_order
 from deepband.core.evaluations import best_first
 from deepband.core.facts import Config, JobFinished
 from deepband.core.state import State
@@ -58,24 +58,24 @@ class Incumbent:
 
 def incumbent(state: State) -> Incumbent:
     """How the best loss improved, over all runs."""
-    spending, least = Spending(state), math.inf
+    spent, least = BudgetSpent(state), math.inf
     steps: list[Step] = []
     extensions: list[Extension] = []
     for run, cells in zip(state.runs, cells_in_order(state), strict=True):
         if run.number:
-            extensions.append(Extension(run.number, target_of(state, run), *spending.totals))
+            extensions.append(Extension(run.number, target_of(state, run), *spent.totals))
         for results in cells:
             losses = [each.number for each in results if each.number is not None]
             if min(losses, default=math.inf) >= least:  # as in most cells
-                spending.add(results)
+                spent.add(results)
                 continue
             for each in in_order(results):
-                spending.add([each])
+                spent.add([each])
                 loss = each.number
                 if loss is not None and loss < least and state.standings.is_feasible(each):
                     least = loss
-                    steps.append(Step(*spending.totals, each))
-    return Incumbent(tuple(steps), tuple(extensions), *spending.totals)
+                    steps.append(Step(*spent.totals, each))
+    return Incumbent(tuple(steps), tuple(extensions), *spent.totals)
 
 
 class CurveRow(NamedTuple):

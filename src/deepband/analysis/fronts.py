@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from deepband.analysis.budget_spent import BudgetSpent, cells_in_order, in_order
 from deepband.analysis.chart_data import Extension, has_drawable_loss, incumbent
 from deepband.analysis.hypervolume import default_reference, dominated, read_reference
 from deepband.analysis.run_names import name_of
-from deepband.analysis.spending import Spending, cells_in_order, in_order
 from deepband.core.facts import JobFinished
 from deepband.core.rank_order import non_dominated
 from deepband.core.state import State
@@ -159,16 +159,16 @@ def volume_chart(state: State, reference: Mapping[str, float] | None = None) -> 
 
 
 def _volume_steps(state: State, reference: tuple[float, ...]) -> Iterator[VolumeStep]:
-    spending, archive, largest = Spending(state), Archive(), 0.0
+    spent, archive, largest = BudgetSpent(state), Archive(), 0.0
     for result in chain.from_iterable(map(in_order, chain.from_iterable(cells_in_order(state)))):
-        spending.add([result])
+        spent.add([result])
         standing = state.standings.of(result)
         if not standing.finite or not archive.add(standing.losses or ()):
             continue
         volume = dominated(archive.vectors, reference)
         if volume > largest:
             largest = volume
-            yield VolumeStep(*spending.totals, volume, result)
+            yield VolumeStep(*spent.totals, volume, result)
 
 
 class Archive:

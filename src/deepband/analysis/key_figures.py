@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deepband.analysis.cells import CellStatus
 from deepband.analysis.durations import resumes, seconds_per_unit, seconds_spent
 from deepband.analysis.feasibility import feasibility_notes, is_judged
 from deepband.analysis.hypervolume import default_reference, hypervolume
@@ -98,14 +99,21 @@ def _metric(state: State) -> KeyFigure | None:
 
 
 def _progress(state: State, status: Status) -> KeyFigure:
-    whole = state.schedule.cost_of({(c.bracket, c.rung): c.slots for c in status.cells})
-    share = 1.0 if status.done else max(0.0, float(1 - status.left / whole)) if whole else 0.0
-    slots = sum(cell.slots for cell in status.cells)
-    evaluated = slots - sum(slots_left(state).values())
-    spent = f"{as_number(whole - status.left):,.10g} of {units(whole)}"
-    detail = f"{evaluated:,} of {counted(slots, 'evaluation')}, {spent}"
+    filled = {(cell.bracket, cell.rung): _filled(state, cell) for cell in status.cells}
+    evaluated, spent = sum(filled.values()), state.schedule.cost_of(filled)
+    whole, slots = spent + status.left, evaluated + sum(slots_left(state).values())
+    share = 1.0 if status.done else max(0.0, float(spent / whole)) if whole else 0.0
+    detail = f"{evaluated:,} of {counted(slots, 'evaluation')}"
+    detail += f", {as_number(spent):,.10g} of {units(whole)}"
     percent = int(100 * share)  # 100 % only when it is done
     return KeyFigure("progress", f"progress of run {status.run}", f"{percent} %", detail, share)
+
+
+def _filled(state: State, cell: CellStatus) -> int:
+    """How many slots of a cell need no evaluation in the current run any more. Those of promotions
+    that were skipped, and of a run that was stopped, are not filled."""
+    reached = state.progress[cell.bracket].rung >= cell.rung
+    return min(cell.slots, cell.evaluated if reached else sum(cell.by_run))
 
 
 def _time_left(state: State, status: Status) -> KeyFigure | None:

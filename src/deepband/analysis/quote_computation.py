@@ -29,30 +29,40 @@ def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Qu
     is nothing to do. If equal configs share results, it is an upper bound; so it is if promotions
     were skipped, or training or a run was stopped early, since the extension may do that, too."""
     found = _full_quote(state, strategy, schedule)
-    skipped = any(run.skipped for run in state.runs)
-    if schedule is not None and skipped:
-        found = replace(_with_skips(found, state, schedule), skips=True)
-    stopped = any(run.stopped is not None for run in state.runs) and found.strategy != FRUGAL
-    fewer = state.created.reuse_identical or stopped
-    if schedule is None or not (fewer or state.standings.stopped):
+    if schedule is None:
         return found
-    high = found.cost_resumed.high + missing(schedule, state.standings.stopped)
+    frugal, training = strategy == FRUGAL, state.standings.stopped
+    if not frugal and (training or any(run.skipped for run in state.runs)):
+        found = _with_skips(found, state, schedule)
+    stopped = not frugal and any(run.stopped is not None for run in state.runs)
+    fewer = state.created.reuse_identical or stopped
+    if not fewer and (frugal or not training):
+        return found
+    high = found.cost_resumed.high + (0 if frugal else missing(schedule, training))
+    if stopped:
+        found = _of_begun(found, state)
     return replace(
         found,
         evaluations_new=(0 if fewer else found.evaluations_new[0], found.evaluations_new[1]),
         cost=replace(found.cost, low=Fraction(0)),
-        cost_resumed=replace(found.cost_resumed, low=Fraction(0), high=high),
+        cost_resumed=replace(found.cost_resumed, low=Fraction(0), high=min(high, found.cost.high)),
         seconds=None if found.seconds is None else (0.0, found.seconds[1]),
         at_most=state.created.reuse_identical,
         stops=stopped,
-        stops_training=bool(state.standings.stopped),
+        stops_training=bool(training) and not frugal,
     )
+
+
+def _of_begun(found: Quote, state: State) -> Quote:
+    """A quote that reuses only the configs of a stopped run that were evaluated."""
+    total = found.configs_reused + found.configs_new
+    begun = sum(len(state.results[each, each]) for each in state.full.schedule.brackets)
+    begun += sum(rung == bracket for bracket, _, rung in state.ahead.results)
+    return replace(found, configs_reused=begun, configs_new=total - begun)
 
 
 def _with_skips(found: Quote, state: State, schedule: Schedule) -> Quote:
     """A quote whose lower bounds hold if all promotions that can be skipped are."""
-    if found.strategy == FRUGAL:  # skips nothing
-        return found
     known = _evaluated(state) + counts(state.ahead.results.values())
     cells = _least(schedule, known).items()
     first = {(bracket, rung): n for (bracket, rung), n in cells if bracket == rung}
@@ -64,6 +74,7 @@ def _with_skips(found: Quote, state: State, schedule: Schedule) -> Quote:
         cost=cost,
         cost_resumed=cost_resumed,
         seconds=_seconds(state, cost_resumed if resumes(state) else cost),
+        skips=any(run.skipped for run in state.runs),
     )
 
 
@@ -142,7 +153,14 @@ def _quote_frugal(state: State, schedule: Schedule) -> Quote:
     top = state.schedule.top
     used = sum(len(state.results[bracket, top]) for bracket in state.schedule.brackets)
     total, configs = _evaluated(state).total(), (new.total(), 0)
-    return _quote(state, FRUGAL, schedule, new, new, configs, total, (used, used))
+    found = _quote(state, FRUGAL, schedule, new, new, configs, total, (used, used))
+    stopped = state.standings.stopped
+    below = ((*place, top) for place in order[:slots])
+    extra = missing(schedule, {key: stopped[key] for key in below if key in stopped})
+    resumed = found.cost_resumed
+    return replace(
+        found, cost_resumed=replace(resumed, low=resumed.low + extra, high=resumed.high + extra)
+    )
 
 
 def most_of_all_runs(state: State) -> Fraction:

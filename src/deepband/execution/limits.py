@@ -64,6 +64,13 @@ class Limits:
         return True
 
 
+def read_ahead_limit(ahead: bool, limit: Budget | None) -> Budget | None:
+    """How much may be spent ahead of the next run; None if there is no limit."""
+    if limit is not None and not ahead:
+        raise InputError("ahead_limit bounds what ahead=True spends: give both.")
+    return limit if ahead else 0
+
+
 def _read_limit(name: str, given: Budget | None) -> Fraction | None:
     """A limit as a user gives it; None is none, and so is infinity."""
     if given is None or (isinstance(given, Real | Decimal) and given == math.inf):

@@ -16,8 +16,6 @@ from deepband.storage.checkpoints import Checkpoints
 from deepband.storage.retention import Keep
 from deepband.system.thread_pool import in_threads
 
-NONE = Keep(False, 0)
-"""Keeps no checkpoints."""
 PLAIN = {str, int, float, bool, type(None)}
 """Types of values that can be pickled without cloudpickle."""
 
@@ -58,7 +56,7 @@ class TaskFactory:
 
             job = job._replace(config=CarriedConfig(job.config))
         session = self._session
-        return Task(job, context, session.state.criteria, session.keep != NONE)
+        return Task(job, context, session.state.criteria, not session.keep.nothing)
 
     def context(self, job: Job, token: str | None = None) -> Context:
         """The context of a job, whose folder for checkpoints is named after a token."""

@@ -76,7 +76,9 @@ class TrainingWatch:
 
     def save(self, file: Path) -> None:
         """Write what the next attempt has to know if this one is interrupted."""
-        content = json.dumps({"step": self.step, "curve": self.curve}).encode()
+        content = json.dumps(
+            {"limits": self.limits, "step": self.step, "curve": self.curve}
+        ).encode()
         part = file.with_suffix(".new")
         with suppress(OSError):  # such as a full disk: then a later loss may be compared
             with open(plain_files.create_file(part.parent, part.name), "wb") as stream:
@@ -84,15 +86,17 @@ class TrainingWatch:
             part.replace(file)
 
     def continued(self, file: Path) -> TrainingWatch:
-        """The watch of an attempt that continues after the one that has left this file, if any."""
+        """The watch of an attempt that continues after the one that has left this file, if that had
+        the same limits."""
         if not self.limits:
             return self
         try:
             found = json.loads(plain_files.read_file(file.parent, file.name, most=MOST_BYTES))
             step, curve = float(found["step"]), _read_curve(found["curve"])
+            same = _read_curve(found["limits"]) == self.limits
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return self
-        return replace(self, step=step, curve=curve) if step >= 0.0 else self
+        return replace(self, step=step, curve=curve) if step >= 0.0 and same else self
 
 
 def _read_curve(given: Any) -> Curve | None:

@@ -207,8 +207,8 @@ class Checkpoints:
 
     @property
     def exist(self) -> bool:
-        """Whether anything was ever saved, here or in the original of a copy."""
-        return self.inherited is not None or self.folder.is_dir()
+        """Whether there are any, here or in the original of a copy."""
+        return self.inherited is not None or any(self.folder.glob("[0-9]*"))
 
     def found(self) -> set[JobKey]:
         """The jobs that have a checkpoint, or the rest of one whose removal was interrupted."""

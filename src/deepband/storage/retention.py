@@ -26,6 +26,11 @@ class Keep(NamedTuple):
     configs: int | None
     """None means every config."""
 
+    @property
+    def nothing(self) -> bool:
+        """Whether no checkpoint is kept."""
+        return not self.all and self.configs == 0
+
 
 def read_keep(given: str) -> Keep:
     """The `keep` option of a user as a Keep."""

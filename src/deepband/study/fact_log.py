@@ -51,6 +51,8 @@ class FactLog:
         self._shared = SharedResults() if state.created.reuse_identical else None
         self._omissions: Omissions | None = None
         """Decides what is not evaluated, or not to the end, while `optimize` runs."""
+        self._entered: list[Omissions] = []
+        """Those of all threads that run `optimize`. The last one decides."""
         self._simulated: VirtualSchedule | None = None
         self._method_lock = MethodLock()
         self._keeps_lock = False
@@ -145,20 +147,25 @@ class FactLog:
         """Within this block, decide by the risks `skip`, `stop` and `stop_training` what is not
         evaluated, or not to the end. A run that was stopped with a larger risk continues. Locks the
         study until it is closed."""
+        own: list[Omissions] = []
         with self._method_lock.lock:
-            self._lock()
+            self._lock_storage()  # nothing is derived before it is known what is omitted
             if (skip, stop, stop_training) != (None, None, None):
                 from deepband.study.omissions import Omissions
 
-                self._omissions = Omissions(self.state, self.source, skip, stop, stop_training)
+                own.append(Omissions(self.state, self.source, skip, stop, stop_training))
+            self._omit(self._entered + own)
         try:
             with self._method_lock.lock:
                 self._continue_run()
                 self._store_derived(())
-            yield self._omissions
+            yield own[0] if own else None
         finally:
             with self._method_lock.lock:
-                self._omissions = None
+                self._omit([each for each in self._entered if each not in own])
+
+    def _omit(self, entered: list[Omissions]) -> None:
+        self._entered, self._omissions = entered, entered[-1] if entered else None
 
     def _continue_run(self) -> None:
         """Take the stop of the current run back, unless it would be stopped again."""
@@ -186,6 +193,13 @@ class FactLog:
     def _lock(self) -> None:
         """Become the only process that writes to the study, or raise LockedError. Every method that
         writes does this first. The lock is held until `close` or, within a turn, until its end."""
+        self._lock_storage()
+        if self._derives:
+            with suppress(GoneError):  # then they are kept like any other result
+                self._store_derived(())
+
+    def _lock_storage(self) -> None:
+        """The same, without recording what follows from recorded facts."""
         if self._closed:
             raise ClosedError
         if self._observers:
@@ -193,9 +207,6 @@ class FactLog:
         if self.storage.lock():
             self._reload()
         self._keeps_lock = self._keeps_lock or not self._in_turn
-        if self._derives:
-            with suppress(GoneError):  # then they are kept like any other result
-                self._store_derived(())
 
     def _reload(self) -> None:
         """Load what another process has written in the meantime."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from deepband.core.criteria import Criteria
 from deepband.core.exact_numbers import is_finite
 from deepband.core.facts import JobKey, JobSkipped, RunStopped
 from deepband.core.state import State
@@ -23,7 +24,7 @@ EFFECTS = {
     "stop_training": "training cannot be stopped early",
 }
 """What a study with several objectives cannot do, by the name of the argument."""
-EXAMPLES = {"skip": "0.01", "stop": "0.05", "stop_training": "0.05"}
+EXAMPLES = {"skip": "0.01", "stop": "0.05", "stop_training": "0.02"}
 
 
 class Omissions:
@@ -37,8 +38,7 @@ class Omissions:
         stop: float | None = None,
         stop_training: float | None = None,
     ) -> None:
-        given = {"skip": skip, "stop": stop, "stop_training": stop_training}
-        skip, stop, stop_training = (read_risk(name, state, risk) for name, risk in given.items())
+        skip, stop, stop_training = read_risks(state.criteria, skip, stop, stop_training)
         self._skips = Skips(skip, stop_training) if skip or stop_training else None
         self._stops = None if stop is None else Stops(stop, source.expected)
         self._training = None if stop_training is None else TrainingStops(stop_training, source)
@@ -92,17 +92,31 @@ def check_stop_training(given: float | None, ahead: bool, takes_context: bool) -
         )
 
 
-def read_risk(name: str, state: State, given: float | None) -> float | None:
-    """The risk that a user gave under a name, or None if nothing is predicted."""
+def read_risks(
+    criteria: Criteria,
+    skip: float | None = None,
+    stop: float | None = None,
+    stop_training: float | None = None,
+) -> tuple[float | None, float | None, float | None]:
+    """The risks that a user gave; None where nothing is predicted. Raises if a study with these
+    criteria cannot have them."""
+    return (
+        _read_risk("skip", criteria, skip),
+        _read_risk("stop", criteria, stop),
+        _read_risk("stop_training", criteria, stop_training),
+    )
+
+
+def _read_risk(name: str, criteria: Criteria, given: float | None) -> float | None:
     if given is None:
         return None
     if not is_finite(given) or not 0 <= given < 1:
         raise InputError(
             f"{name} is {shown(given)}: give a probability below 1, such as {EXAMPLES[name]}."
         )
-    if given and state.criteria.several:
-        raise SeveralObjectivesError(state.criteria.names, EFFECTS[name], f"Leave out `{name}`.")
-    if given and state.criteria.constraints:
+    if given and criteria.several:
+        raise SeveralObjectivesError(criteria.names, EFFECTS[name], f"Leave out `{name}`.")
+    if given and criteria.constraints:
         raise InputError(
             f"{name} is given, but the study has constraints, and whether a config will violate "
             f"one is not predicted: leave out `{name}`."

@@ -135,9 +135,9 @@ class Session(FactLog):
     def name_objective(self, objective: str) -> None:
         """Record what is evaluated, such as "train.py:objective"."""
         check_text("the objective", objective, "give a text such as 'train.py:objective'.")
-        self._lock()
+        self._lock_storage()
         if objective != self.state.objective:
-            self._record([ObjectiveNamed(objective)])
+            self._store([ObjectiveNamed(objective)])
 
     # Runs
 
@@ -159,9 +159,10 @@ class Session(FactLog):
 
     def retraining_cost(self, strategy: StrategyName, schedule: Schedule | None = None) -> Fraction:
         """The most that the next deepening, or a run with this schedule, may train again because
-        checkpoints are missing. Zero if the objective never saved any."""
+        checkpoints are missing. Zero if the objective saves none, as far as that is known: a study
+        that keeps none does not know it."""
         readable = self._readable
-        if readable is None or not readable.exist:
+        if readable is None or not (readable.exist or self.keep.nothing):
             return Fraction(0)
         return retraining_cost(self.state, readable.available(), strategy, schedule)
 

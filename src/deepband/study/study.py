@@ -167,22 +167,25 @@ class Study:
         - `max_cost`: a job does not start if the training of this call would then exceed this
           many units of budget.
 
-        With `skip`, such as 0.01, the promoted configs of a rung that are least likely to become
-        the best of the run are not evaluated, as long as their estimated probabilities add up to
-        less than this. Their slots stay empty; `explain` reports each probability, and a later
-        extension may evaluate them. The promotions of a bracket then wait until earlier brackets
-        are complete. It needs a single objective without constraints.
+        With `skip=0.01`, the promoted configs of a rung that are least likely to become the best on
+        the top rung are not evaluated: as many as have estimated probabilities that add up to less
+        than 0.01. Their slots stay empty; `explain` reports each probability, and a later extension
+        may evaluate them. The promotions of a bracket then wait until earlier brackets are
+        complete. It needs a single objective without constraints.
 
-        With `stop`, such as 0.05, the run ends early when the probability that a config that it may
-        still evaluate is notably better than the best one is estimated to be below this. It is then
-        done and marked as stopped. A call without `stop` completes it, and an extension continues
-        from what it has evaluated. Brackets run one after another. It needs the same as `skip`.
+        With `stop=0.05`, the run ends early when the estimated probability is below 0.05 that a
+        remaining config is better than the best one by more than a tenth of the distance from the
+        best loss to the median. It is then done and marked as stopped. A call without `stop`
+        completes it, and an extension continues from what it has evaluated. Brackets run one after
+        another. It needs the same as `skip`.
 
-        With `stop_training`, such as 0.02, `context.should_stop()` also returns True when a config
-        is unlikely to become the best, by the losses that the objective has reported so far. The
-        probability that this stops the best config of a bracket is estimated to be below this. A
-        stopped config is not promoted. Brackets run one after another. It needs the same as `skip`,
-        and an objective that reports its loss after every unit of budget.
+        With `stop_training=0.02`, `context.should_stop()` also returns True when a config is
+        unlikely to become the best, by the losses that the objective has reported so far. In each
+        bracket, the estimated probability is at most 0.02 that this stops a config which would
+        become the best of the study. Only first evaluations above the lowest budget are stopped,
+        and stopped configs are not promoted. Brackets run one after another. It needs the same as
+        `skip`, and an objective that reports its loss after every unit of budget. `ahead` cannot be
+        combined with it.
 
         If evaluations fail, a FailedEvaluationsWarning says how many of the run failed, and why.
 
@@ -198,7 +201,7 @@ class Study:
         >>> study.optimize(lambda config, budget: config["x"] + 1 / budget)
         """
         from deepband.analysis.failures import FailureWatch
-        from deepband.execution.limits import Limits
+        from deepband.execution.limits import Limits, read_ahead_limit
         from deepband.execution.runner import RunOptions, run_jobs
         from deepband.study.omissions import check_stop_training
         from deepband.study.user_warnings import (
@@ -209,9 +212,7 @@ class Study:
             warn_of_small_space,
         )
 
-        if ahead_limit is not None and not ahead:
-            raise InputError("ahead_limit bounds what ahead=True spends: give both.")
-        limits = Limits(max_seconds, max_cost, ahead_limit if ahead else 0)
+        limits = Limits(max_seconds, max_cost, read_ahead_limit(ahead, ahead_limit))
         options = RunOptions(
             workers=workers,
             executor=executor,
@@ -227,14 +228,14 @@ class Study:
             precheck=precheck,
         )
         check_stop_training(stop_training, ahead, options.gives_context(objective))
-        self.session.lock()  # which reads what another process has written since
-        if not self.done:
-            warn_of_small_space(self.session)
-            warn_of_idle_workers(self.session, workers)
-            warn_of_small_batches(self.session, batch)
-        watch = FailureWatch(self.session.state)
-        self._take_over()
+        # Which reads what another process has written since.
         with self.session.omitting(skip=skip, stop=stop, stop_training=stop_training) as omissions:
+            if not self.done:
+                warn_of_small_space(self.session)
+                warn_of_idle_workers(self.session, workers)
+                warn_of_small_batches(self.session, batch)
+            watch = FailureWatch(self.session.state)
+            self._take_over()
             run_jobs(self.session, objective, limits, options)
             warn_of_missing_curves(omissions)
         warn_of_failures(watch, self.session)

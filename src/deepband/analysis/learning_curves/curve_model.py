@@ -21,6 +21,8 @@ from deepband.core.state import State
 from deepband.errors import NoResultError
 from deepband.space.unit_cube import Floats
 
+SMALLEST_SHARE = 1e-12
+"""Quantiles of smaller shares are not computed: they would say nothing about a study."""
 ITERATIONS = 60
 """How often the interval that contains a quantile is halved."""
 
@@ -42,6 +44,7 @@ class LossDistribution:
 
     def quantile(self, share: float) -> float:
         """The loss below which this share of the distribution is, from 0 to 1, both excluded."""
+        share = min(max(share, SMALLEST_SHARE), 1.0 - SMALLEST_SHARE)
         ends = self.means + self.spreads * stdtrit(self.degrees, share)
         low, high = float(ends.min()), float(ends.max())
         for _ in range(ITERATIONS):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import deepband
 from deepband.analysis.failures import FailureWatch
@@ -43,6 +43,8 @@ from deepband.interfaces.cli.user_code import (
 from deepband.study.fact_log import SECONDS_TO_WAIT
 from deepband.study.study import Study
 
+Check: TypeAlias = Callable[[Objective, Mapping[str, Any]], None]
+"""What is called with the objective and the arguments of `optimize`."""
 PAUSE = 0.05
 """Seconds between two attempts to open a study that another process is creating."""
 
@@ -62,11 +64,12 @@ def read_device_options(given: dict[str, Any]) -> None:
 
 @contextmanager
 def opened_study(
-    path: Path, given: dict[str, Any], shared: bool = False
+    path: Path, given: dict[str, Any], check: Check | None = None, shared: bool = False
 ) -> Iterator[tuple[Study, Objective, dict[str, Any]]]:
-    """The study, its objective, and the arguments of `optimize` among what was given. If it is
-    `shared`, other processes may use it at the same time."""
-    text, space, check = given.pop("objective"), given.pop("space"), given.pop("precheck")
+    """The study, its objective, and the arguments of `optimize` among what was given. Before it is
+    created, `check` raises for what cannot work. If it is `shared`, other processes may use it at
+    the same time."""
+    text, space, precheck = given.pop("objective"), given.pop("space"), given.pop("precheck")
     execution = {name: given.pop(name) for name in EXECUTION_NAMES}
     space = load_space(space) if space else None
     named = _stored_objective(path, shared) if os.path.exists(path) else None
@@ -78,13 +81,15 @@ def opened_study(
     check_objective(text)
     say(f"objective {text}" + (f" (was {named})" if moved else ""))
     objective, module = load_objective(text, execution["batch"])
-    execution["precheck"] = load_precheck(check) if check else None
+    execution["precheck"] = load_precheck(precheck) if precheck else None
     space = getattr(module, "space", None) if space is None else space
     if space is None and not os.path.exists(path):
         raise InputError(
             f"{path} is a new study and needs a search space: define it as a variable, space = "
             "{...}, in the module of the objective, or give --space."
         )
+    if check is not None:
+        check(objective, execution)
     study = _open(path, shared, space=space, **given)
     try:
         with study:

@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 import click
 
+from deepband.core.criteria import read_criteria
 from deepband.core.extension import extended, read_target
 from deepband.core.strategies import NAMES, StrategyName
 from deepband.errors import InputError, StorageError, counted
-from deepband.execution.limits import Limits
+from deepband.execution.limits import Limits, read_ahead_limit
 from deepband.execution.objective import Objective
 from deepband.execution.runner import RunOptions, run_jobs
 from deepband.interfaces.cli.group import BUDGET, json_option, main, open_existing, study_argument
@@ -26,11 +27,13 @@ from deepband.interfaces.cli.output import command, say, show
 from deepband.interfaces.cli.run_options import options_of_runs
 from deepband.storage.retention import KEEP, read_keep, retraining_cost, superfluous
 from deepband.study.extension_policy import read_automatic
-from deepband.study.omissions import check_stop_training
+from deepband.study.omissions import check_stop_training, read_risks
 from deepband.study.study import Study
 from deepband.study.user_warnings import warn_of_missing_curves, warn_of_small_space
 
 RISK = click.FloatRange(0, 1, max_open=True)
+CRITERIA = "maximize", "objectives", "constraints"
+"""The settings that say what a study optimises."""
 Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
 
 
@@ -44,13 +47,13 @@ Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
     "--skip",
     type=RISK,
     metavar="RISK",
-    help="Skip promotions that together become the best with a lower probability, such as 0.01.",
+    help="Skip promotions whose probabilities to become the best add up to less, such as 0.01.",
 )
 @click.option(
     "--stop",
     type=RISK,
     metavar="RISK",
-    help="End runs that find a notably better config with a lower probability, such as 0.05.",
+    help="End a run when the probability of a notably better config is below, such as 0.05.",
 )
 @click.option(
     "--stop-training",
@@ -96,15 +99,19 @@ def run(
     steps = _steps(widen_to, deepen_to, strategy)
     risks = {"skip": skip, "stop": stop, "stop_training": stop_training}
     read_device_options(given)
-    ahead_limit = ahead_limit if ahead or ahead_limit is not None else 0
-    limits = Limits(max_seconds, max_cost, ahead_limit)
-    with opened_study(study, given) as (opened, objective, execution):
+    limits = Limits(max_seconds, max_cost, read_ahead_limit(ahead, ahead_limit))
+
+    def check(objective: Objective, execution: Mapping[str, Any]) -> None:
+        read_risks(read_criteria(*(given[name] for name in CRITERIA)), **risks)
+        check_stop_training(stop_training, ahead, RunOptions(**execution).gives_context(objective))
+
+    with opened_study(study, given, check) as (opened, objective, execution):
         _check_steps(opened, steps)
-        if retry_failed:
-            say(_retry_failed(opened))
-        options = RunOptions(**execution)
-        check_stop_training(stop_training, ahead, options.gives_context(objective))
-        _run_steps(opened, objective, limits, options, steps, risks)
+        with opened.session.omitting(**risks) as omissions:
+            if retry_failed:
+                say(_retry_failed(opened))
+            _run_steps(opened, objective, limits, RunOptions(**execution), steps)
+            warn_of_missing_curves(omissions)
         report_end(opened, study, "a limit")
         if opened.done:
             say(f"Deeper, wider or done? Ask: {command('advice', study)}")
@@ -148,19 +155,16 @@ def _run_steps(
     limits: Limits,
     options: RunOptions,
     steps: Steps,
-    risks: Mapping[str, float | None],
 ) -> None:
     """Run a study, then extend and run it step by step. The limits are those of all of it."""
     if not study.done:
         warn_of_small_space(study.session)
-    with study.session.omitting(**risks) as omissions:
+    run_jobs(study.session, objective, limits, options)
+    for strategy, target in steps:
+        if not study.done or limits.out_of_time():
+            return
+        study.extend(strategy, **target)
         run_jobs(study.session, objective, limits, options)
-        for strategy, target in steps:
-            if not study.done or limits.out_of_time():
-                return
-            study.extend(strategy, **target)
-            run_jobs(study.session, objective, limits, options)
-        warn_of_missing_curves(omissions)
 
 
 @main.command()

@@ -86,6 +86,7 @@ def _contents(study: Study) -> dict[str, Any]:
         "grid": grid(status),
         "plan": plan(state),
         "runs": study.runs,
+        "omitted": any(run.saved for run in study.runs),
         "quotes": quote_table(quotes) if quotes else [],
         "quote_notes": quote_notes(quotes),
         "figures": key_figures(state, status),

@@ -18,7 +18,7 @@ from deepband.core.state import State
 _run, _index = attrgetter("run"), attrgetter("index")
 
 
-class Spending:
+class BudgetSpent:
     """The sum of what results have cost, as in the table of runs."""
 
     def __init__(self, state: State) -> None:

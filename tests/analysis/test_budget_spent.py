@@ -10,9 +10,9 @@ import pytest
 
 from bowl_study import SPACE, bowl, open_study, train_in_steps
 from deepband import Study
+from deepband.analysis.budget_spent import BudgetSpent, cells_in_order, in_order
 from deepband.analysis.chart_data import incumbent
 from deepband.analysis.fronts import volume_chart
-from deepband.analysis.spending import Spending, cells_in_order, in_order
 from deepband.core.exact_numbers import as_number
 from driving import finish
 
@@ -63,11 +63,11 @@ def test_charts_end_at_the_costs_of_all_runs(name: str) -> None:
 
 def test_each_result_is_charged_once() -> None:
     state = deepened().session.state
-    spending, results = Spending(state), chain.from_iterable(cells_in_order(state))
-    spent = {}
+    spent, results = BudgetSpent(state), chain.from_iterable(cells_in_order(state))
+    found = {}
     for result in chain.from_iterable(map(in_order, results)):
-        spending.add([result])
-        spent[result[:3]] = spending.totals
-    assert len(spent) == sum(1 for _ in state.all_results())
+        spent.add([result])
+        found[result[:3]] = spent.totals
+    assert len(found) == sum(1 for _ in state.all_results())
     for step in incumbent(state).steps:
-        assert spent[step.result[:3]] == (step.spent, step.spent_resumed)
+        assert found[step.result[:3]] == (step.spent, step.spent_resumed)
