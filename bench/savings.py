@@ -177,7 +177,7 @@ def end_of(regret: Callable[[float], float], study: deepband.Study) -> End:
 
 def waiting() -> None:
     print("| workers | hours | with `skip` | factor | with `stop` | factor |")
-    for workers in (1, 4, 16, 64):
+    for workers in (1, 2, 4, 16, 64):
         plain, *others = (_hours(workers, **each) for each in ({}, SKIP_NOTHING, STOP_NEVER))
         columns = (f"{hours:.4g} | {hours / plain:.2f}" for hours in others)
         print(f"| {workers} | {plain:.4g} | {' | '.join(columns)} |")

@@ -80,7 +80,7 @@ def test_intervals_grow_with_their_probability_and_contain_the_median(
     intervals = [found.interval(share) for share in SHARES]
     for (low, high), (lower, higher) in pairwise(intervals):
         assert lower < low < found.value < high < higher
-    quantiles = [found.quantile(share) for share in SHARES]
+    quantiles = [found.quantile(share) for share in (1e-300, 1e-13, *SHARES, 1 - 1e-16)]
     assert quantiles == sorted(quantiles)
     assert found.quantile(0.5) == found.value
     assert 0 < found.deviation < intervals[-1][1] - intervals[-1][0]

@@ -61,9 +61,38 @@ def test_a_run_that_is_refused_creates_and_changes_nothing(tmp_path: Path) -> No
         assert refused.exit_code == 2, refused.output
         assert why in " ".join(refused.stderr.split())
         assert not place.exists()
+    two = ["--objectives", "a=minimize,b=minimize"]
+    assert run("run", tmp_path / "two.study", objective, "--max-budget", 3, *two).exit_code
+    before = deepband.open_study(tmp_path / "two.study").session.state.objective
+    refused = run("run", tmp_path / "two.study", f"{tmp_path}/train.py:fail", "--skip", 0.1)
+    assert refused.exit_code == 1
+    assert "no promotion can be skipped" in refused.stderr
+    assert deepband.open_study(tmp_path / "two.study").session.state.objective == before
     failing = f"{tmp_path}/train.py:fail"
     run("run", place, failing, "--max-budget", 9, "--first-failures", 0, "--max-cost", 5)
     failed = deepband.open_study(place).failures().total
     assert failed == 5
     assert run("run", place, objective, "--retry-failed", "--skip", "nan").exit_code == 2
     assert deepband.open_study(place).failures().total == failed
+
+
+def test_a_run_without_stop_training_says_what_it_does_not_do(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(
+        "space = {'x': (0.0, 1.0), 'y': (0.0, 1.0)}\n"
+        "def train(config, budget, context):\n"
+        "    for step in range(1, budget + 1):\n"
+        "        loss = (config['x'] - 0.3) ** 2 + 0.1 * config['y'] + 0.2 / step\n"
+        "        context.report(step, loss)\n"
+        "        if context.should_stop():\n"
+        "            break\n"
+        "    return loss\n"
+    )
+    place, objective = tmp_path / "a.study", f"{tmp_path}/steps.py:train"
+    hint = "give --stop-training"
+    first = run("run", place, objective, "--max-budget", 9, "--stop-training", 0.4)
+    assert deepband.open_study(place).runs[0].stopped_training
+    assert hint not in first.output
+    assert hint not in run("run", place).output  # it is done
+    run("deepen", place, "--to", 27)
+    assert hint in run("run", place, "--max-cost", 9).output
+    assert hint not in run("run", place, "--stop-training", 0.4).output

@@ -187,6 +187,7 @@ def test_the_size_of_a_space() -> None:
         (0.0, float("inf")),
         [],
         [1, 1],
+        [1e-4, 0.1, "log"],
         {"low": 1},
         {1, 2},
         range(3),

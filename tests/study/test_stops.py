@@ -24,6 +24,7 @@ from deepband.analysis.status import status_of
 from deepband.core.facts import Fact, JobFinished, RunStopped
 from deepband.core.state import State
 from deepband.errors import FactError
+from deepband.execution.executors.simulated import SimulatedExecutor
 from deepband.storage import state_of
 from deepband.storage.sqlite import SqliteStorage
 from deepband.study.observers import history
@@ -337,20 +338,30 @@ def test_advice_leaves_the_probability_out_if_it_is_unknown() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::deepband.FailedEvaluationsWarning")
-def test_failures_of_a_stopped_run_are_not_repeated() -> None:
-    """Nothing would evaluate them."""
+def test_a_stopped_run_continues_with_failures_that_are_repeated() -> None:
+    fixed = False
 
-    def often_fails(config: dict[str, float], budget: float) -> float:
-        if config["x"] > 0.7:
+    def train(config: dict[str, float], budget: float) -> float:
+        if config["x"] > 0.5 and not fixed:
             raise RuntimeError("too large")
         return loss_of(config, budget)
 
+    given: dict[str, Any] = {"first_failures": 0, "progress": False}
     study = open_study()
-    study.optimize(often_fails, stop=0.999, first_failures=0, progress=False)
-    assert study.runs[0].stopped is not None
-    failed, evaluated = study.failures().total, len(study.evaluations)
-    assert study.retry_failed() == 0
-    assert (study.failures().total, len(study.evaluations)) == (failed, evaluated)
+    study.optimize(loss_of, **given)
+    study.widen()
+    study.optimize(train, max_cost=13, **given)
+    study.optimize(train, stop=0.999, **given)
+    assert study.runs[1].stopped is not None
+    failed = study.failures().total
+    repeated = study.retry_failed()
+    assert 0 < repeated <= failed
+    assert not study.done
+    assert study.runs[1].stopped is None
+    fixed = True
+    study.optimize(train, stop=0.999, **given)
+    assert study.failures().total == failed - repeated
+    assert study.done
 
 
 def test_a_quote_of_a_stopped_run_reuses_what_was_evaluated(stopped: Study) -> None:
@@ -358,6 +369,20 @@ def test_a_quote_of_a_stopped_run_reuses_what_was_evaluated(stopped: Study) -> N
     begun = {(each.bracket, each.index) for each in stopped.evaluations}
     assert quote.configs_reused == len(begun)
     assert quote.configs_reused + quote.configs_new == 49
+
+
+def test_a_quote_of_a_stopped_run_counts_only_the_jobs_ahead_that_it_contains() -> None:
+    study = open_study(seed=3)
+    executor = SimulatedExecutor(6, lambda job: float(job.budget))
+    study.optimize(loss_of, ahead=True, stop=0.3, executor=executor, progress=False)
+    assert study.runs[0].stopped is not None
+    state = study.session.state
+    wider = deepband.plan(max_budget=9, width=2).run.configs
+    quote = study.quote(width=2)
+    begun = {(each.bracket, each.index) for each in study.evaluations}
+    begun |= {key[:2] for key in state.ahead.results if key[1] < 2 * [9, 5, 3, 0][key[0]]}
+    assert state.ahead.results
+    assert (quote.configs_reused, quote.configs_new) == (len(begun), wider - len(begun))
 
 
 def test_the_progress_of_a_stopped_run_is_what_it_evaluated(stopped: Study) -> None:

@@ -610,6 +610,20 @@ def test_a_quote_bounds_the_evaluations_of_a_run_that_stops_training(strategy: A
         assert quote.cost_resumed.high <= quote.cost.high
 
 
+def test_a_quote_after_training_diverged_is_not_above_full_budgets() -> None:
+    def diverge(config: dict[str, float], budget: float, context: Context) -> float:
+        context.report(budget / 9, math.nan)
+        return 0.0 if context.should_stop() else 1.0
+
+    study = open_study(space={"x": (0.0, 1.0)})
+    study.optimize(diverge, first_failures=0, progress=False)
+    quote = study.quote("efficient")
+    assert quote.cost_resumed.high == quote.cost.high
+    assert quote.seconds is not None
+    rate = sum(each.seconds or 0.0 for each in study.evaluations) / study.runs[0].cost
+    assert quote.seconds[1] == pytest.approx(rate * float(quote.cost.high), rel=0.01)
+
+
 def test_a_frugal_quote_stays_exact(deepened: Study) -> None:
     study = deepened.copy()
     quote = study.quote("frugal")
@@ -624,4 +638,10 @@ def test_a_frugal_quote_stays_exact(deepened: Study) -> None:
 def test_an_objective_that_saves_nothing_has_nothing_to_train_again(tmp_path: Path) -> None:
     study = open_study(tmp_path / "a.study")
     study.optimize(train_in_steps, progress=False, first_failures=0)
+    assert study.quote().retraining == 0
+
+
+def test_an_objective_that_cannot_save_has_nothing_to_train_again() -> None:
+    study = open_study(keep="none")
+    study.optimize(loss_of, progress=False)
     assert study.quote().retraining == 0

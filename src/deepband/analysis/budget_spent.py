@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from deepband.core.costs import costs
 from deepband.core.exact_numbers import as_number
-from deepband.core.facts import JobFinished
+from deepband.core.facts import JobFinished, JobKey
 from deepband.core.state import State
 
 _run, _index = attrgetter("run"), attrgetter("index")
@@ -34,20 +34,36 @@ class BudgetSpent:
         paid = [each for each in results if each.origin is None]
         if not paid:
             return
-        if self._stopped:
-            found = costs(self._schedule, paid, self._stopped)
-            self._whole, self._resumed = self._whole + found.whole, self._resumed + found.resumed
-            return
         bracket, _, rung, *_ = paid[0]
-        charge = self._charges[rung]
-        self._whole += len(paid) * charge
-        self._resumed += len(paid) * (charge - (self._charges[rung - 1] if rung > bracket else 0))
+        whole = self._charges[rung]
+        resumed = whole - (self._charges[rung - 1] if rung > bracket else 0)
+        if self._stopped:
+            paid = self._add_stopped(paid)
+        self._whole += len(paid) * whole
+        self._resumed += len(paid) * resumed
+
+    def _add_stopped(self, paid: list[JobFinished]) -> list[JobFinished]:
+        """Add results that depend on training that was stopped early, and return the others."""
+        stopped = self._stopped
+        parts: tuple[list[JobFinished], list[JobFinished]] = [], []
+        for each in paid:
+            parts[each[:3] in stopped or _below(each) in stopped].append(each)
+        others, special = parts
+        if special:
+            found = costs(self._schedule, special, stopped)
+            self._whole += found.whole
+            self._resumed += found.resumed
+        return others
 
     @property
     def totals(self) -> tuple[int | float, int | float]:
         """The budget spent if every evaluation starts from scratch, and if training always
         continues from the rung below."""
         return as_number(Fraction(self._whole)), as_number(Fraction(self._resumed))
+
+
+def _below(result: JobFinished) -> JobKey:
+    return result.bracket, result.index, result.rung - 1
 
 
 def cells_in_order(state: State) -> Iterator[list[list[JobFinished]]]:

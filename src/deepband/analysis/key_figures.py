@@ -104,14 +104,14 @@ def _progress(state: State, status: Status) -> KeyFigure:
     whole, slots = spent + status.left, evaluated + sum(slots_left(state).values())
     share = 1.0 if status.done else max(0.0, float(spent / whole)) if whole else 0.0
     detail = f"{evaluated:,} of {counted(slots, 'evaluation')}"
-    detail += f", {as_number(spent):,.10g} of {units(whole)}"
+    if not state.standings.stopped:  # what they used is less, and `cost` shows it
+        detail += f", {as_number(spent):,.10g} of {units(whole)}"
     percent = int(100 * share)  # 100 % only when it is done
     return KeyFigure("progress", f"progress of run {status.run}", f"{percent} %", detail, share)
 
 
 def _filled(state: State, cell: CellStatus) -> int:
-    """How many slots of a cell need no evaluation in the current run any more. Those of promotions
-    that were skipped, and of a run that was stopped, are not filled."""
+    """How many slots of a cell have a result that the current run uses."""
     reached = state.progress[cell.bracket].rung >= cell.rung
     return min(cell.slots, cell.evaluated if reached else sum(cell.by_run))
 

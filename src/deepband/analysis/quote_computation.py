@@ -39,25 +39,27 @@ def quote(state: State, strategy: StrategyName, schedule: Schedule | None) -> Qu
     if not fewer and (frugal or not training):
         return found
     high = found.cost_resumed.high + (0 if frugal else missing(schedule, training))
+    cost = replace(found.cost, low=Fraction(0))
+    resumed = replace(found.cost_resumed, low=Fraction(0), high=min(high, cost.high))
     if stopped:
-        found = _of_begun(found, state)
+        found = _of_begun(found, state, schedule)
     return replace(
         found,
         evaluations_new=(0 if fewer else found.evaluations_new[0], found.evaluations_new[1]),
-        cost=replace(found.cost, low=Fraction(0)),
-        cost_resumed=replace(found.cost_resumed, low=Fraction(0), high=min(high, found.cost.high)),
-        seconds=None if found.seconds is None else (0.0, found.seconds[1]),
+        cost=cost,
+        cost_resumed=resumed,
+        seconds=_seconds(state, resumed if resumes(state) else cost),
         at_most=state.created.reuse_identical,
         stops=stopped,
         stops_training=bool(training) and not frugal,
     )
 
 
-def _of_begun(found: Quote, state: State) -> Quote:
+def _of_begun(found: Quote, state: State, schedule: Schedule) -> Quote:
     """A quote that reuses only the configs of a stopped run that were evaluated."""
     total = found.configs_reused + found.configs_new
     begun = sum(len(state.results[each, each]) for each in state.full.schedule.brackets)
-    begun += sum(rung == bracket for bracket, _, rung in state.ahead.results)
+    begun += sum(schedule.contains(*key[:2]) for key in state.ahead.results)
     return replace(found, configs_reused=begun, configs_new=total - begun)
 
 
@@ -158,9 +160,9 @@ def _quote_frugal(state: State, schedule: Schedule) -> Quote:
     below = ((*place, top) for place in order[:slots])
     extra = missing(schedule, {key: stopped[key] for key in below if key in stopped})
     resumed = found.cost_resumed
-    return replace(
-        found, cost_resumed=replace(resumed, low=resumed.low + extra, high=resumed.high + extra)
-    )
+    resumed = replace(resumed, low=resumed.low + extra, high=resumed.high + extra)
+    price = resumed if resumes(state) else found.cost
+    return replace(found, cost_resumed=resumed, seconds=_seconds(state, price))
 
 
 def most_of_all_runs(state: State) -> Fraction:

@@ -131,14 +131,14 @@ def open_jobs(state: State) -> int:
 
 def failed_jobs(state: State, virtual: VirtualSchedule | None = None) -> Iterator[JobKey]:
     """The failed evaluations that can be repeated: those of the current run on undecided rungs (in
-    a frugal run all of them, until it is done), and those ahead of the next run. None of a run that
-    was stopped, and none that a sampler has learned from."""
+    a frugal run all of them, until it is done), and those ahead of the next run. None that a
+    sampler has learned from."""
     used = virtual.seen(state) if virtual else ()
     for key, result in state.ahead.results.items():
         if result.loss is None and not result.imported:
             yield key
     unfinished = state.run.frugal and not is_done(state)
-    for bracket, progress in enumerate(state.progress if state.run.stopped is None else ()):
+    for bracket, progress in enumerate(state.progress):
         if progress.open or unfinished:
             for index, result in state.results[bracket, progress.rung].items():
                 own = result.run == state.run.number and not result.imported

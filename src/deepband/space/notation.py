@@ -88,6 +88,11 @@ def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
     if isinstance(spelled, list):
         if not spelled:
             raise SpaceError(f"parameter {name!r} has no choices: {SPELLING}")
+        if len(spelled) == 3 and spelled[2] == "log" and all(map(_is_number, spelled[:2])):
+            raise SpaceError(
+                f"parameter {name!r} is {shown(spelled)}, a list of choices: write a range as a "
+                f"tuple, {shown(tuple(spelled))}."
+            )
         return CategoricalHyperparameter(name, list(map(wrapped, spelled)))
     if isinstance(spelled, Mapping | set | frozenset | range):
         raise SpaceError(f"parameter {name!r} is {shown(spelled)}: {SPELLING}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from deepband.core import hyperband
 from deepband.core.exact_numbers import Budget
-from deepband.core.facts import ConfigsDrawn, JobKey, JobsReopened
+from deepband.core.facts import ConfigsDrawn, JobKey, JobsReopened, RunStopped
 from deepband.core.placement import facts_to_add, free_place
 from deepband.core.results import read_results
 from deepband.errors import read_index
@@ -16,11 +16,13 @@ from deepband.study.user_warnings import warn_of_waiting
 
 
 def retry_failed(session: Session) -> int:
-    """Make failed evaluations available again if nothing depends on them, and return how many."""
+    """Make failed evaluations available again if nothing depends on them, and return how many. If
+    the run was stopped, it continues with them."""
     session.lock()
-    failed = tuple(hyperband.failed_jobs(session.state, session.virtual))
+    run, failed = session.state.run, tuple(hyperband.failed_jobs(session.state, session.virtual))
     if failed:
-        session.record([JobsReopened(failed)])
+        continued = [] if run.stopped is None else [RunStopped(run.number, None)]
+        session.record([*continued, JobsReopened(failed)])
     return len(failed)
 
 

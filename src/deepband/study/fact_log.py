@@ -158,7 +158,8 @@ class FactLog:
         try:
             with self._method_lock.lock:
                 self._continue_run()
-                self._store_derived(())
+                with suppress(GoneError):  # then they are kept like any other result
+                    self._store_derived(())
             yield own[0] if own else None
         finally:
             with self._method_lock.lock:

@@ -162,9 +162,14 @@ class Session(FactLog):
         checkpoints are missing. Zero if the objective saves none, as far as that is known: a study
         that keeps none does not know it."""
         readable = self._readable
-        if readable is None or not (readable.exist or self.keep.nothing):
+        if readable is None or not (readable.exist or self._keeps_nothing):
             return Fraction(0)
         return retraining_cost(self.state, readable.available(), strategy, schedule)
+
+    @property
+    def _keeps_nothing(self) -> bool:
+        """Whether an objective that could save something was used, and nothing is kept."""
+        return self.keep.nothing and self._saves and self.checkpoints.folder.is_dir()
 
     # Jobs
 

@@ -72,9 +72,9 @@ def warn_of_missing_curves(omissions: Omissions | None) -> None:
     """Warn that no training could be stopped early."""
     if omissions is not None and omissions.lacks_curves:
         warnings.warn(
-            "stop_training had no effect, because the learning curves that the objective reports "
-            "are not comparable: call context.report(step, loss) after every unit of the budget, "
-            "with the number of units so far, and return the loss reported last.",
+            "stop_training had no effect, because the objective reports no learning curves, or "
+            "none that are comparable: call context.report(step, loss) after every unit of the "
+            "budget, with the number of units so far, and return the loss reported last.",
             MissingCurvesWarning,
             user_level(),
         )

@@ -22,7 +22,8 @@ from deepband.errors import NoResultError
 from deepband.space.unit_cube import Floats
 
 SMALLEST_SHARE = 1e-12
-"""Quantiles of smaller shares are not computed: they would say nothing about a study."""
+"""Quantiles of smaller shares are taken to be this one: those of a Student t distribution cannot be
+computed for much smaller ones."""
 ITERATIONS = 60
 """How often the interval that contains a quantile is halved."""
 

@@ -10,6 +10,7 @@ import click
 
 from deepband.core.criteria import read_criteria
 from deepband.core.extension import extended, read_target
+from deepband.core.state import State
 from deepband.core.strategies import NAMES, StrategyName
 from deepband.errors import InputError, StorageError, counted
 from deepband.execution.limits import Limits, read_ahead_limit
@@ -42,18 +43,18 @@ Steps: TypeAlias = list[tuple[StrategyName, dict[str, Any]]]
 @options_of_runs
 @click.option("--max-cost", type=float, help="Train at most this many units of budget.")
 @click.option("--ahead", is_flag=True, help="Let idle workers start on the next deepening.")
-@click.option("--ahead-limit", type=float, help="Spend at most this many units of budget ahead.")
+@click.option("--ahead-limit", type=float, help="With --ahead: spend at most this many units.")
 @click.option(
     "--skip",
     type=RISK,
     metavar="RISK",
-    help="Skip promotions whose probabilities to become the best add up to less, such as 0.01.",
+    help="Skip promotions whose probabilities to become the best sum to less than RISK.",
 )
 @click.option(
     "--stop",
     type=RISK,
     metavar="RISK",
-    help="End a run when the probability of a notably better config is below, such as 0.05.",
+    help="End a run when a notably better config is less likely than RISK.",
 )
 @click.option(
     "--stop-training",
@@ -101,8 +102,9 @@ def run(
     read_device_options(given)
     limits = Limits(max_seconds, max_cost, read_ahead_limit(ahead, ahead_limit))
 
-    def check(objective: Objective, execution: Mapping[str, Any]) -> None:
-        read_risks(read_criteria(*(given[name] for name in CRITERIA)), **risks)
+    def check(objective: Objective, execution: Mapping[str, Any], stored: State | None) -> None:
+        given_criteria = read_criteria(*(given[name] for name in CRITERIA))
+        read_risks(stored.criteria if stored else given_criteria, **risks)
         check_stop_training(stop_training, ahead, RunOptions(**execution).gives_context(objective))
 
     with opened_study(study, given, check) as (opened, objective, execution):
@@ -110,6 +112,8 @@ def run(
         with opened.session.omitting(**risks) as omissions:
             if retry_failed:
                 say(_retry_failed(opened))
+            if not stop_training and not opened.done and _has_stopped_training(opened):
+                say("Some training was stopped early before. To do so again, give --stop-training.")
             _run_steps(opened, objective, limits, RunOptions(**execution), steps)
             warn_of_missing_curves(omissions)
         report_end(opened, study, "a limit")
@@ -128,6 +132,12 @@ def _retry_failed(study: Study) -> str:
     if run_is_done:
         why = "the run is finished"
     return f"{count} of {counted(failed, 'failed evaluation')} {are} repeated: {why}"
+
+
+def _has_stopped_training(study: Study) -> bool:
+    """Whether an evaluation was stopped by `--stop-training`, not because it diverged."""
+    results = study.session.state.all_results()
+    return any(each.stopped_after is not None and each.succeeded for each in results)
 
 
 def _steps(widen_to: int | None, deepen_to: float | None, strategy: StrategyName | None) -> Steps:

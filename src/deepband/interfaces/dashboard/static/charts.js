@@ -6,7 +6,7 @@ import { byId, drawn, element, shown } from "./dom.js";
 const LEAST_HEIGHT = 280, MOST_HEIGHT = 440, CAPTION = 60, RIGHT = 14, TOP = 14, BOTTOM = 42;
 const NAME = 26, CHARACTER = 7.2, LINE = 14, MOST_ROWS = 4; // the width of a vertical name, and the size of a tick's text
 
-const SPENDING = "Solid: each evaluation costs its whole budget. Dashed: training continues from the rung below.";
+const SPENDING = "Solid: each evaluation starts from scratch. Dashed: training continues from the rung below.";
 
 export function drawIncumbent(overview) {
   const found = overview.incumbent;
