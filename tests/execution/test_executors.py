@@ -343,7 +343,7 @@ def test_work_ahead_in_processes_and_on_the_command_line(tmp_path: Path) -> None
     study = str(tmp_path / "a.study")
     objective = f"{tmp_path / 'train.py'}:train"
     given = ["run", study, objective, "--max-budget", "9", "--workers", "4"]
-    result = CliRunner().invoke(main, [*given, "--ahead-limit", "20"])
+    result = CliRunner().invoke(main, [*given, "--ahead", "--ahead-limit", "20"])
     assert result.exit_code == 0, result.output
     shown = CliRunner().invoke(main, ["status", study]).output
     found = re.search(r"(\d+) ahead for the next deepening", shown)

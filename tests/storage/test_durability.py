@@ -219,10 +219,8 @@ def test_a_child_of_a_dead_driver_does_not_hold_the_study(path: Path) -> None:
         import os, sys, time, deepband
         study = deepband.open_study(sys.argv[1])
         study.ask()
-        child = os.fork()
-        if child == 0:
-            time.sleep(60)
-        print(child, flush=True)
+        if os.fork() == 0:
+            print(os.getpid(), flush=True)  # the child, which has let go of the lock by now
         time.sleep(60)
         """,
         path,

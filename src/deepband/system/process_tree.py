@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "DEEPBAND_WORKER"
+SECONDS_TO_START, PAUSE = 0.05, 0.001
+"""How long a process without an environment is looked at again, and how often."""
 _PROC = Path("/proc")
 
 
@@ -64,11 +67,22 @@ def _parents() -> Iterator[tuple[int, int]]:
 def _marked(marks: Collection[str]) -> Iterator[int]:
     """The processes whose environment contains one of the marks."""
     wanted = {f"{VARIABLE}={mark}".encode() for mark in marks}
+    until = time.monotonic() + SECONDS_TO_START
     for pid in _processes():
         with suppress(OSError):
-            environment = (_PROC / str(pid) / "environ").read_bytes()
+            environment = _environment(_PROC / str(pid), until)
             if b"DEEPBAND" in environment and wanted & set(environment.split(b"\0")):
                 yield pid
+
+
+def _environment(process: Path, until: float) -> bytes:
+    """The environment of a process. One that is about to start a program has none for a moment, but
+    memory, which processes of the kernel and those that have ended do not have."""
+    while not (environment := (process / "environ").read_bytes()):
+        if (process / "statm").read_bytes().startswith(b"0 ") or time.monotonic() >= until:
+            break
+        time.sleep(PAUSE)
+    return environment
 
 
 def _processes() -> list[int]:
