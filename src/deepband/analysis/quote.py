@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from deepband.analysis.durations import WORTH_SHOWING
 from deepband.analysis.run_names import step_between
-from deepband.analysis.text import about, duration, html_table, table
+from deepband.analysis.text import about, duration, html_table, table, units
 from deepband.core.exact_numbers import as_number
 from deepband.core.record_text import record_repr
 from deepband.core.strategies import FRUGAL, StrategyName
@@ -212,12 +212,12 @@ def quote_notes(quotes: Sequence[Quote]) -> list[str]:
     if any(each.at_most for each in quotes):
         notes.append("Equal configs share results, so the cost may be lower.")
     if any(each.stops or each.stops_training for each in quotes):
-        notes.append("The most if nothing is stopped early or skipped.")
+        notes.append("Upper bounds are for a run in which nothing is stopped early or skipped.")
     elif any(each.skips for each in quotes):
-        notes.append("The least if all promotions are skipped, the most if none is.")
+        notes.append("Lower bounds are for a run that skips all promotions, upper bounds for one that skips none.")
     most = max((each.retraining for each in quotes), default=Fraction(0))
     if most:
-        notes.append(f"Up to {_show(most)} is trained again, because checkpoints are missing.")
+        notes.append(f"Because checkpoints are missing, training may repeat up to {units(most)}.")
     return notes
 
 

@@ -55,9 +55,10 @@ class Plots:
     def incumbent(
         self, *others: Plotted, ax: Axes | None = None, metric: str | None = None
     ) -> Axes:
-        """The best loss on any budget against the budget spent, of this study and others.
+        """The best loss on any budget against the budget spent.
 
-        With `metric`, the value of a metric for the config that was the best so far."""
+        Other studies are drawn beside it. With `metric`, the value of a metric for the config that
+        was the best so far."""
         studies = self._named(others)
         return lines.draw_incumbent([(name, measure(each, metric)) for name, each in studies], ax)
 
@@ -125,7 +126,9 @@ class Plots:
 
     def predictions(self, ax: Axes | None = None, *, most: int = 5) -> Axes:
         """What is predicted for larger budgets, up to one rung above the top, with bands of 50 and
-        95 % probability: of the configs that reached the highest rungs, at most `most`."""
+        95 % probability.
+
+        Shows the best of the configs that reached the highest rungs, at most `most`."""
         # The model needs SciPy, which takes longer to import than all the commands.
         from deepband.plots import prediction_bands
 
