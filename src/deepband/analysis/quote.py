@@ -214,7 +214,10 @@ def quote_notes(quotes: Sequence[Quote]) -> list[str]:
     if any(each.stops or each.stops_training for each in quotes):
         notes.append("Upper bounds are for a run in which nothing is stopped early or skipped.")
     elif any(each.skips for each in quotes):
-        notes.append("Lower bounds are for a run that skips all promotions, upper bounds for one that skips none.")
+        notes.append(
+            "Lower bounds are for a run that skips all promotions, upper bounds for one that skips "
+            "none."
+        )
     most = max((each.retraining for each in quotes), default=Fraction(0))
     if most:
         notes.append(f"Because checkpoints are missing, training may repeat up to {units(most)}.")
