@@ -88,7 +88,8 @@ def _parameter(name: str, spelled: Any) -> Hyperparameter[Any, Any]:
     if isinstance(spelled, list):
         if not spelled:
             raise SpaceError(f"parameter {name!r} has no choices: {SPELLING}")
-        if len(spelled) == 3 and spelled[2] == "log" and all(map(_is_number, spelled[:2])):
+        *ends, scale = spelled
+        if isinstance(scale, str) and scale == "log" and len(ends) == 2 and _are_numbers(ends):
             raise SpaceError(
                 f"parameter {name!r} is {shown(spelled)}, a list of choices: write a range as a "
                 f"tuple, {shown(tuple(spelled))}."
@@ -127,10 +128,14 @@ def _is_number(bound: Any) -> bool:
     return is_real and bool(-LARGEST < bound < LARGEST)
 
 
+def _are_numbers(bounds: Sequence[Any]) -> bool:
+    return all(map(_is_number, bounds))
+
+
 def _range(name: str, spelled: Sequence[Any]) -> tuple[Any, Any, bool]:
     """The (low, high, is logarithmic) of a range given as a tuple."""
     bounds, scale = spelled[:2], list(spelled[2:])
-    if len(bounds) < 2 or not all(map(_is_number, bounds)) or scale not in ([], ["log"]):
+    if len(bounds) < 2 or not _are_numbers(bounds) or scale not in ([], ["log"]):
         raise SpaceError(f"parameter {name!r} is {shown(spelled)}: {SPELLING}")
     low, high = bounds
     if low >= high:

@@ -128,7 +128,7 @@ export class Table {
     const arrow = chosen ? (this.descending ? " ↓" : " ↑") : "";
     const button = element("button", { type: "button", "data-sort": sort }, ended(text), arrow);
     button.addEventListener("click", () => {
-      this.descending = chosen && !this.descending;
+      this.descending = sort === this.sort && !this.descending; // not as shown: that may be older
       this.sort = sort;
       this.turn(0);
     });
