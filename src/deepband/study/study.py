@@ -445,7 +445,8 @@ class Study:
         wanted = "tell_all takes pairs, [(job, result), ...]"
         session = self.session
         outcomes = list(read_results(pairs, wanted, session.state.criteria))
-        if not any(_is_leased(job) for job, _ in outcomes):
+        unusual = [job for job, _ in outcomes if type(job) is not Job or job.token]
+        if not any(map(_is_leased, unusual)):
             session.record_outcomes(outcomes)
             return
         from deepband.study.leased_jobs import record_leased
