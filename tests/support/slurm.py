@@ -117,8 +117,9 @@ def hastened() -> Iterator[None]:
 
 def _hasten(done: threading.Event) -> None:
     """Nodes need a few seconds to end the steps of a job. If it starts again before, the node
-    refuses it and Slurm holds it, or the controller (22.05.8) crashes. Both were seen when this
-    function waited for a fixed time; the two minutes of Slurm are there to prevent it."""
+    refuses it and Slurm holds it, the controller (22.05.8) crashes, or the exit code of the old
+    start ends the new one. All were seen when this function waited for less than the end of all
+    steps; the two minutes of Slurm are there to prevent it."""
     while not done.wait(0.5):
         waiting = run("squeue", "--array", "--noheader", "--states=pending", "-o%A %r").splitlines()
         jobs = [line.split()[0] for line in waiting if line.endswith("BeginTime")]
@@ -127,9 +128,17 @@ def _hasten(done: threading.Event) -> None:
 
 
 def _steps(job: str) -> list[Path]:
-    """The sockets of the steps of a job that nodes are running or ending."""
+    """The steps of a job that nodes are running or ending: their sockets or, later, their
+    processes."""
     folder = Path(os.environ["SLURM_CONF"]).parent
-    return [path for node in NODES for path in (folder / node).glob(f"{node}_{job}.*")]
+    sockets = [path for node in NODES for path in (folder / node).glob(f"{node}_{job}.*")]
+    return sockets or [each for each in Path("/proc").glob("[0-9]*") if _runs_step(each, job)]
+
+
+def _runs_step(process: Path, job: str) -> bool:
+    with suppress(OSError):
+        return (process / "cmdline").read_bytes().startswith(f"slurmstepd: [{job}.".encode())
+    return False
 
 
 def _configure(folder: Path) -> Path:
