@@ -29,7 +29,7 @@ class Step(NamedTuple):
     """A result that improved the best loss so far."""
 
     spent: int | float
-    """The budget spent by all runs until then, every evaluation at its full budget."""
+    """The budget spent by all runs until then, as the table of runs counts it."""
     spent_resumed: int | float
     """The same if training always continued from the rung below."""
     result: JobFinished

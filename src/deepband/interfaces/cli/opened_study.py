@@ -15,8 +15,8 @@ import deepband
 from deepband.analysis.failures import FailureWatch
 from deepband.analysis.run_names import size_text, stop_reason
 from deepband.analysis.text import units
+from deepband.core.criteria import Criteria
 from deepband.core.leases import leased_jobs
-from deepband.core.state import State
 from deepband.errors import (
     DeviceWarning,
     FailedEvaluationsWarning,
@@ -44,9 +44,9 @@ from deepband.interfaces.cli.user_code import (
 from deepband.study.fact_log import SECONDS_TO_WAIT
 from deepband.study.study import Study
 
-Check: TypeAlias = Callable[[Objective, Mapping[str, Any], State | None], None]
-"""What is called with the objective, the arguments of `optimize`, and the state of the study if it
-exists."""
+Check: TypeAlias = Callable[[Objective, Mapping[str, Any], Criteria | None], None]
+"""What is called with the objective, the arguments of `optimize`, and the criteria of the study if
+it exists."""
 PAUSE = 0.05
 """Seconds between two attempts to open a study that another process is creating."""
 
@@ -74,8 +74,7 @@ def opened_study(
     text, space, precheck = given.pop("objective"), given.pop("space"), given.pop("precheck")
     execution = {name: given.pop(name) for name in EXECUTION_NAMES}
     space = load_space(space) if space else None
-    stored = _stored_state(path, shared) if os.path.exists(path) else None
-    named = stored.objective if stored else None
+    named, criteria = _stored(path, shared) if os.path.exists(path) else (None, None)
     if text is None and named is None:
         why = "has no recorded objective" if os.path.exists(path) else "does not exist yet"
         raise InputError(f"the study {path} {why}: give the objective, FILE.py:FUNCTION.")
@@ -92,7 +91,7 @@ def opened_study(
             "{...}, in the module of the objective, or give --space."
         )
     if check is not None:
-        check(objective, execution, stored)
+        check(objective, execution, criteria)
     study = _open(path, shared, space=space, **given)
     try:
         with study:
@@ -144,13 +143,13 @@ def reported_failures(study: Study, path: Path) -> Iterator[None]:
             say(f"{summary}\nConfigs and tracebacks: {command('failures', path)}")
 
 
-def _stored_state(path: Path, shared: bool) -> State:
-    """The state of a study. Raises if another process has locked a study that is not shared: the
-    user need not wait for an import to learn that."""
+def _stored(path: Path, shared: bool) -> tuple[str | None, Criteria]:
+    """The objective that a study names, and its criteria. Raises if another process has locked a
+    study that is not shared: the user need not wait for an import to learn that."""
     with _open(path, shared) as study:
         if not shared:
             study.session.check_unlocked()
-        return study.session.state
+        return study.session.state.objective, study.session.state.criteria
 
 
 def retraining_text(cost: Fraction) -> str:

@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 
 import click
 
-from deepband.core.criteria import read_criteria
+from deepband.core.criteria import Criteria, read_criteria
 from deepband.core.extension import extended, read_target
-from deepband.core.state import State
 from deepband.core.strategies import NAMES, StrategyName
 from deepband.errors import InputError, StorageError, counted
 from deepband.execution.limits import Limits, read_ahead_limit
@@ -102,9 +101,10 @@ def run(
     read_device_options(given)
     limits = Limits(max_seconds, max_cost, read_ahead_limit(ahead, ahead_limit))
 
-    def check(objective: Objective, execution: Mapping[str, Any], stored: State | None) -> None:
-        given_criteria = read_criteria(*(given[name] for name in CRITERIA))
-        read_risks(stored.criteria if stored else given_criteria, **risks)
+    def check(
+        objective: Objective, execution: Mapping[str, Any], criteria: Criteria | None
+    ) -> None:
+        read_risks(criteria or read_criteria(*(given[name] for name in CRITERIA)), **risks)
         check_stop_training(stop_training, ahead, RunOptions(**execution).gives_context(objective))
 
     with opened_study(study, given, check) as (opened, objective, execution):
